@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole images: which tiles a region touches, who decodes them, and the checks that need no SIMD.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "headrace/codec.h"
+#include "kernels.h"
+#include "workers.h"
+
+namespace headrace {
+namespace {
+
+// The sample for each rank, in output form.
+std::unique_ptr<std::uint16_t[]> rank_values(const ImageHeader& header) noexcept {
+  std::unique_ptr<std::uint16_t[]> values(new (std::nothrow) std::uint16_t[header.rank_count]);
+  if (!values) return values;
+  const std::uint16_t flip = header.is_signed ? 0x8000 : 0;
+  if (header.ranks[0] == 0) {
+    for (std::uint32_t i = 0; i < header.rank_count; ++i) {
+      const std::uint8_t* p = &header.ranks[5 + std::size_t{i} * header.sample_bytes()];
+      values[i] = header.depth == 8 ? *p : static_cast<std::uint16_t>(load_le<std::uint16_t>(p) ^ flip);
+    }
+  } else {
+    const std::uint32_t first = load_le<std::uint16_t>(&header.ranks[1]);
+    std::uint32_t rank = 0;
+    for (std::uint32_t k = 0; k < 8 * (header.ranks.size() - 3); ++k)
+      if ((header.ranks[3 + k / 8] >> (k % 8)) & 1) values[rank++] = static_cast<std::uint16_t>((first + k) ^ flip);
+  }
+  return values;
+}
+
+// Hands out the runs of tiles that a region touches, in file order, to any number of threads. Offsets are sums of
+// lengths, kept while walking: nothing is allocated.
+class Runs {
+ public:
+  Runs(Bytes file, const ImageHeader& header, Region region) noexcept
+      : file_(file), header_(header), offset_(header.tiles_offset) {
+    x_begin_ = region.left / header.tile_width;
+    x_end_ = (region.left + region.width - 1) / header.tile_width + 1;
+    y_ = region.top / kTileHeight;
+    y_end_ = (region.top + region.height - 1) / kTileHeight + 1;
+    x_ = x_begin_;
+    skip_to(std::uint64_t{y_} * header.tiles_x + x_);
+  }
+
+  bool next(DecodeTiles& job) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (y_ == y_end_) return false;
+    job.tile_x = x_;
+    job.tile_y = y_;
+    job.count = std::min(x_end_ - x_, kGroupColumns / header_.tile_width);
+    job.first = file_.data() + offset_;
+    x_ += job.count;
+    if (x_ == x_end_) {
+      x_ = x_begin_;
+      ++y_;
+    }
+    if (y_ != y_end_) skip_to(std::uint64_t{y_} * header_.tiles_x + x_);
+    return true;
+  }
+
+ private:
+  void skip_to(std::uint64_t tile) noexcept {
+    for (; tile_ < tile; ++tile_) offset_ += load_le<std::uint32_t>(&header_.tile_lengths[4 * tile_]);
+  }
+
+  std::mutex mutex_;
+  Bytes file_;
+  const ImageHeader& header_;
+  std::uint64_t tile_ = 0;
+  std::uint64_t offset_;
+  std::uint32_t x_begin_, x_end_, x_, y_, y_end_;
+};
+
+// Check the sums of a run, then decode it.
+Status decode_run(const Kernels& k, const DecodeTiles& job, const std::uint8_t* file_begin) noexcept {
+  const ImageHeader& h = *job.header;
+  const std::uint64_t first = std::uint64_t{job.tile_y} * h.tiles_x + job.tile_x;
+  const auto length = [&](std::uint64_t i) { return load_le<std::uint32_t>(&h.tile_lengths[4 * (first + i)]); };
+  const auto fail = [&](const char* what, std::uint32_t bad) {
+    std::uint64_t offset = static_cast<std::uint64_t>(job.first - file_begin);
+    for (std::uint32_t i = 0; i < bad; ++i) offset += length(i);
+    return Status{Code::corrupt, what, offset, static_cast<std::int64_t>(first + bad)};
+  };
+  const std::uint8_t* at = job.first;
+  for (std::uint32_t i = 0; i < job.count; ++i) {
+    if (crc32c({at, length(i)}) != load_le<std::uint32_t>(&h.tile_sums[4 * (first + i)]))
+      return fail("the checksum of a tile does not match", i);
+    at += length(i);
+  }
+  std::uint32_t bad = 0;
+  if (const char* what = k.decode_tiles(job, bad)) return fail(what, bad);
+  return {};
+}
+
+}  // namespace
+
+Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t* out, std::ptrdiff_t row_stride,
+              unsigned threads) noexcept {
+  if (region.height == 0 || region.width == 0 || std::uint64_t{region.top} + region.height > header.height ||
+      std::uint64_t{region.left} + region.width > header.width)
+    return {Code::bad_argument, "the region does not lie within the image", 0, -1};
+  std::unique_ptr<std::uint16_t[]> values;
+  if (header.rank_count != 0) {
+    values = rank_values(header);
+    if (!values) return {Code::no_memory, "no memory for the list of ranks", 0, -1};
+  }
+  const Kernels& k = kernels();
+  Runs runs(file, header, region);
+  FirstFailure failure;
+  const std::uint64_t area = std::uint64_t{region.height} * region.width * header.channels;
+  run_workers(useful_threads(threads, area), [&] {
+    const Scratch scratch(k.decode_scratch_bytes(header));
+    if (!scratch) return failure.set({Code::no_memory, "no memory to decode a tile", 0, -1});
+    DecodeTiles job{&header, nullptr,     file.data() + file.size(), 0, 0, 0, region, out,
+                    row_stride, values.get(), scratch.get()};
+    while (!failure && runs.next(job))
+      if (Status s = decode_run(k, job, file.data()); !s) failure.set(s);
+  });
+  return failure.get();
+}
+
+void decode_many(std::span<DecodeJob> jobs, unsigned threads) noexcept {
+  std::atomic<std::size_t> next{0};
+  const unsigned workers = static_cast<unsigned>(std::min<std::size_t>(useful_threads(threads, ~std::uint64_t{0}), jobs.size()));
+  run_workers(workers, [&] {
+    for (std::size_t i = next++; i < jobs.size(); i = next++) {
+      DecodeJob& j = jobs[i];
+      j.status = decode(j.file, j.header, j.region, j.out, j.row_stride, 1);
+    }
+  });
+}
+
+}  // namespace headrace

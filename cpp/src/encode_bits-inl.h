@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Widths, classes and the bit strings of packed and coded tiles. Included inside a target's namespace.
+
+// Appends numbers to a unary section in a buffer of the caller's, which has eight bytes of slack. Invariant: `word_` holds the
+// `fill_` <= 64 bits that are not stored yet.
+class UnaryWriter {
+ public:
+  explicit UnaryWriter(std::uint8_t* to) : begin_(to), to_(to) {}
+
+  void put(std::uint32_t q) {
+    fill_ += q;
+    while (fill_ > 63) {
+      store_le(to_, word_);
+      to_ += 8;
+      word_ = 0;
+      fill_ -= 64;
+    }
+    word_ |= std::uint64_t{1} << fill_;
+    ++fill_;
+  }
+
+  // Stores what is left; returns the length in bytes.
+  std::size_t finish() {
+    store_le(to_, word_);
+    return static_cast<std::size_t>(to_ - begin_) + (fill_ + 7) / 8;
+  }
+
+ private:
+  std::uint8_t* begin_;
+  std::uint8_t* to_;
+  std::uint64_t word_ = 0;
+  std::uint32_t fill_ = 0;
+};
+
+// Appends a few bits at a time, likewise. Invariant: `fill_` < 64.
+class BitWriter {
+ public:
+  explicit BitWriter(std::uint8_t* to) : begin_(to), to_(to) {}
+
+  // `n` <= 8 bits of `bits`, which has no others set.
+  void put(std::uint32_t bits, unsigned n) {
+    word_ |= std::uint64_t{bits} << fill_;
+    fill_ += n;
+    if (fill_ >= 64) {
+      store_le(to_, word_);
+      to_ += 8;
+      fill_ -= 64;
+      word_ = std::uint64_t{bits} >> (n - fill_);
+    }
+  }
+
+  std::size_t finish() {
+    store_le(to_, word_);
+    return static_cast<std::size_t>(to_ - begin_) + (fill_ + 7) / 8;
+  }
+
+ private:
+  std::uint8_t* begin_;
+  std::uint8_t* to_;
+  std::uint64_t word_ = 0;
+  unsigned fill_ = 0;
+};
+
+// Eight samples of `bits` <= 8 bits, one a byte with nothing above them, as 8 * bits bits.
+inline std::uint64_t squeeze(std::uint64_t x, unsigned bits) {
+  x = (x & 0x00FF00FF00FF00FFU) | ((x >> 8) & 0x00FF00FF00FF00FFU) << bits;
+  x = (x & 0x0000FFFF0000FFFFU) | ((x >> 16) & 0x0000FFFF0000FFFFU) << (2 * bits);
+  return (x & 0x00000000FFFFFFFFU) | (x >> 32) << (4 * bits);
+}
+inline std::uint64_t low_bits_mask(unsigned bits) { return kOnes.low_bits[bits] * 0x0101010101010101U; }
+
+inline unsigned bit_length(std::uint32_t x) { return x == 0 ? 0 : 32U - static_cast<unsigned>(__builtin_clz(x)); }
+
+// The least width of each 4x4 group of residuals: the bit length of its largest zigzag number.
+template <class S>
+inline void group_widths(const S* residuals, std::uint32_t groups_x, std::uint32_t groups_y, std::uint8_t* b) {
+  for (std::uint32_t y = 0; y < groups_y; ++y, residuals += 4 * kEncodePitch, b += groups_x) {
+    for (std::uint32_t x = 0; x < 4 * groups_x; x += 32) {
+      Vector<S> all = set_all(S{0});
+      for (int r = 0; r < 4; ++r) all = bit_or(all, do_zigzag(load(residuals + r * kEncodePitch + x)));
+      S z[32];
+      store(z, all);
+      for (std::uint32_t g = 0; g < 8 && x / 4 + g < groups_x; ++g)
+        b[x / 4 + g] = static_cast<std::uint8_t>(
+            bit_length(std::uint32_t{z[4 * g]} | z[4 * g + 1] | z[4 * g + 2] | z[4 * g + 3]));
+    }
+  }
+}
+
+template <class S>
+inline std::uint8_t* pack_groups(const S* residuals, const std::uint8_t* b, std::uint32_t groups_x, std::uint32_t groups_y,
+                                 std::uint8_t* to) {
+  for (std::uint32_t y = 0; y < groups_y; ++y, residuals += 4 * kEncodePitch) {
+    for (std::uint32_t x = 0; x < groups_x; ++x) {
+      const unsigned bits = *b++;
+      const S* r = residuals + 4 * x;
+      if constexpr (sizeof(S) == 1) {
+        const std::uint64_t first = load_le<std::uint32_t>(r) | std::uint64_t{load_le<std::uint32_t>(r + kEncodePitch)} << 32;
+        const std::uint64_t second = load_le<std::uint32_t>(r + 2 * kEncodePitch) |
+                                     std::uint64_t{load_le<std::uint32_t>(r + 3 * kEncodePitch)} << 32;
+        const std::uint64_t keep = low_bits_mask(bits);
+        store_le(to, squeeze(first & keep, bits));
+        store_le(to + bits, squeeze(second & keep, bits));
+        to += 2 * bits;
+      } else {
+        std::uint8_t low[16], high[16];
+        for (int i = 0; i < 16; ++i) {
+          const S v = r[(i / 4) * kEncodePitch + i % 4];
+          low[i] = static_cast<std::uint8_t>(v);
+          high[i] = static_cast<std::uint8_t>(v >> 8);
+        }
+        const unsigned top = bits > 8 ? bits - 8 : bits;
+        if (bits > 8) {
+          std::memcpy(to, low, 16);
+          to += 16;
+        }
+        const std::uint8_t* part = bits > 8 ? high : low;
+        store_le(to, squeeze(load_le<std::uint64_t>(part) & low_bits_mask(top), top));
+        store_le(to + top, squeeze(load_le<std::uint64_t>(part + 8) & low_bits_mask(top), top));
+        to += 2 * top;
+      }
+    }
+  }
+  return to;
+}
+
+// Bits that a value h costs in each code, for h below 16; beyond, a bit more for each step.
+struct CostTable {
+  std::uint8_t cost[kCodes][16];
+};
+constexpr CostTable make_costs() {
+  CostTable t{};
+  for (unsigned code = 0; code < kPairs; ++code) {
+    unsigned h = 0;
+    for (unsigned q = 0; h < 16; ++q) {
+      const unsigned e = kCodeTables[code].extra[q];
+      for (unsigned k = 0; k < 1U << e && h < 16; ++k) t.cost[code][h++] = static_cast<std::uint8_t>(q + 1 + e);
+    }
+  }
+  for (unsigned q = 0; q < 16; ++q) t.cost[kPairs][q] = static_cast<std::uint8_t>(q + 1 + kCodeTables[kPairs].extra[q]);
+  return t;
+}
+inline constexpr CostTable kCosts = make_costs();
+
+inline constexpr std::uint32_t kNever = 1U << 30;
+
+// The bits of one block in each class.
+inline void class_costs(const std::uint8_t* z, std::uint32_t* cost) {
+  constexpr auto& table = kClassTable8;
+  const U8 a = load(z), b = load(z + 32), fifteen = set_all(std::uint8_t{15});
+  const U8 largest = max(a, b);
+  cost[0] = any(largest) ? kNever : 0;
+  const U8 pairs = pair_sums(a, b);
+  cost[1] = any(shift_right(pairs, 4)) ? kNever : sum_lanes(lookup(kCosts.cost[kPairs], pairs));
+  unsigned shifted = 0;
+  U8 h0 = a, h1 = b;
+  for (std::uint32_t c = 2; c < kClasses8 - 1; ++c) {
+    const BlockClass& k = table[c];
+    if (k.raw_bits != shifted) {
+      shifted = k.raw_bits;
+      h0 = shift_right(a, shifted);
+      h1 = shift_right(b, shifted);
+    }
+    cost[c] = 64 * shifted;
+    if (k.code == kPlain) {
+      cost[c] += 64 + sum_lanes(h0) + sum_lanes(h1);
+    } else if (k.code == kHalf) {
+      const U8 two = set_all(std::uint8_t{2});
+      cost[c] += sum_lanes(max(h0, two)) + sum_lanes(max(h1, two));
+    } else {
+      const U8 low0 = min(h0, fifteen), low1 = min(h1, fifteen);
+      cost[c] += sum_lanes(add(lookup(kCosts.cost[k.code], low0), sub(h0, low0))) +
+                 sum_lanes(add(lookup(kCosts.cost[k.code], low1), sub(h1, low1)));
+    }
+  }
+  cost[kClasses8 - 1] = 64 * 8;
+}
+
+// The same for 16 bits. Numbers above 255 cannot be told: classes that would need them cost kNever.
+inline void class_costs(const std::uint16_t* z, std::uint32_t* cost) {
+  constexpr auto& table = kClassTable16;
+  std::uint32_t largest = 0, pairs = 0, largest_pair = 0;
+  for (int i = 0; i < 64; i += 2) {
+    const std::uint32_t sum = std::uint32_t{z[i]} + z[i + 1];
+    largest = largest > z[i] ? largest : z[i];
+    largest = largest > z[i + 1] ? largest : z[i + 1];
+    largest_pair = largest_pair > sum ? largest_pair : sum;
+    pairs += kCosts.cost[kPairs][sum & 15];
+  }
+  cost[0] = largest == 0 ? 0 : kNever;
+  cost[1] = largest_pair < 16 ? pairs : kNever;
+  for (std::uint32_t c = 2; c < kClasses16 - 1; ++c) {
+    const BlockClass& k = table[c];
+    const unsigned s = k.raw_bits;
+    if (largest >> s > 255) {
+      cost[c] = kNever;
+      continue;
+    }
+    std::uint32_t sum = 64 * s;
+    if (k.code == kPlain) {
+      for (int i = 0; i < 64; ++i) sum += 1 + (std::uint32_t{z[i]} >> s);
+    } else if (k.code == kHalf) {
+      for (int i = 0; i < 64; ++i) {
+        const std::uint32_t h = std::uint32_t{z[i]} >> s;
+        sum += h > 2 ? h : 2;
+      }
+    } else {
+      for (int i = 0; i < 64; ++i) {
+        const std::uint32_t h = std::uint32_t{z[i]} >> s;
+        sum += h < 16 ? kCosts.cost[k.code][h] : kCosts.cost[k.code][15] + h - 15;
+      }
+    }
+    cost[c] = sum;
+  }
+  cost[kClasses16 - 1] = 64 * 16;
+}
+
+// The cheapest class of each block, its own number counted, written to `grid` and as numbers to `out`.
+template <class S>
+inline void choose_classes(const S* z, std::uint32_t blocks_x, std::uint32_t blocks_y, std::uint8_t* grid, UnaryWriter& out) {
+  constexpr std::uint32_t classes = sizeof(S) == 1 ? kClasses8 : kClasses16;
+  for (std::uint32_t y = 0; y < blocks_y; ++y) {
+    for (std::uint32_t x = 0; x < blocks_x; ++x, ++grid) {
+      S block[64];
+      for (int r = 0; r < 8; ++r) std::memcpy(block + 8 * r, z + (8 * y + r) * kEncodePitch + 8 * x, 8 * sizeof(S));
+      std::uint32_t cost[kClasses16];
+      class_costs(block, cost);
+      int p = kFirstClass;
+      if (y > 0 && x > 0)
+        p = (grid[-1] + grid[-static_cast<std::ptrdiff_t>(blocks_x)] + 1) >> 1;
+      else if (x > 0)
+        p = grid[-1];
+      else if (y > 0)
+        p = grid[-static_cast<std::ptrdiff_t>(blocks_x)];
+      std::uint32_t best = 0, least = ~0U;
+      for (std::uint32_t c = 0; c < classes; ++c) {
+        const std::uint32_t total = cost[c] + zigzag8(static_cast<int>(c) - p);
+        if (total < least) {
+          least = total;
+          best = c;
+        }
+      }
+      *grid = static_cast<std::uint8_t>(best);
+      out.put(zigzag8(static_cast<int>(best) - p));
+    }
+  }
+}
+
+// The number and the extra bits for h in each code; `number` + 1 + `extra` bits.
+struct Symbol {
+  std::uint8_t number, value, extra;
+};
+struct SymbolTable {
+  Symbol symbol[kCodes][16];
+};
+constexpr SymbolTable make_symbols() {
+  SymbolTable t{};
+  for (unsigned code = 0; code < kPairs; ++code) {
+    unsigned h = 0;
+    for (unsigned q = 0; h < 16; ++q) {
+      const std::uint8_t e = kCodeTables[code].extra[q];
+      for (unsigned k = 0; k < 1U << e && h < 16; ++k)
+        t.symbol[code][h++] = {static_cast<std::uint8_t>(q), static_cast<std::uint8_t>(k), e};
+    }
+  }
+  return t;
+}
+inline constexpr SymbolTable kSymbols = make_symbols();
+
+// The 64 values of one block in a class that holds them; returns the end of the raw bits.
+template <class S>
+inline std::uint8_t* write_block(const S* z, unsigned cls, std::uint8_t* raw, UnaryWriter& unary, BitWriter& extra) {
+  const BlockClass& k = class_table<8 * sizeof(S)>()[cls];
+  if (cls == 0) return raw;
+  const unsigned s = k.raw_bits;
+  for (int y = 0; y < 8; ++y, z += kEncodePitch) {
+    if (s > 0) {
+      std::uint8_t low[8], high[8];
+      for (int x = 0; x < 8; ++x) {
+        low[x] = static_cast<std::uint8_t>(z[x]);
+        high[x] = static_cast<std::uint8_t>(unsigned{z[x]} >> 8);
+      }
+      if (s <= 8) {
+        store_le(raw + y * s, squeeze(load_le<std::uint64_t>(low) & low_bits_mask(s), s));
+      } else {
+        std::memcpy(raw + 8 * y, low, 8);
+        store_le(raw + 64 + y * (s - 8), squeeze(load_le<std::uint64_t>(high) & low_bits_mask(s - 8), s - 8));
+      }
+    }
+    if (k.numbers == 0) continue;
+    if (k.code == kPlain) {
+      for (int x = 0; x < 8; ++x) unary.put(std::uint32_t{z[x]} >> s);
+    } else if (k.code == kPairs) {
+      for (int x = 0; x < 8; x += 2) {
+        const std::uint32_t q = std::uint32_t{z[x]} + z[x + 1];
+        unary.put(q);
+        extra.put(z[x], kCodeTables[kPairs].extra[q]);
+      }
+    } else {
+      for (int x = 0; x < 8; ++x) {
+        const std::uint32_t h = std::uint32_t{z[x]} >> s;
+        const Symbol& symbol = kSymbols.symbol[k.code][h < 15 ? h : 15];
+        unary.put(symbol.number + (h < 15 ? 0 : h - 15));
+        extra.put(symbol.value, symbol.extra);
+      }
+    }
+  }
+  return raw + 8 * s;
+}

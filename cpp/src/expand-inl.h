@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the bytes of a packed or coded tile to residuals in natural order (spec §6.4, §6.5). Included inside a target's namespace.
+//
+// Everything that could lead out of bounds is settled before the loops over samples: population counts say how many numbers a unary section
+// holds, classes and widths say how many bytes follow. Only the extra bits are counted while they are read, once a block.
+
+struct Cursor {
+  const std::uint8_t* at;
+  const std::uint8_t* end;
+
+  std::size_t left() const { return static_cast<std::size_t>(end - at); }
+  // Null if fewer than n bytes are left.
+  const std::uint8_t* take(std::size_t n) {
+    if (left() < n) return nullptr;
+    const std::uint8_t* p = at;
+    at += n;
+    return p;
+  }
+};
+
+inline std::size_t count_ones(const std::uint8_t* p, std::size_t n) {
+  std::size_t ones = 0, i = 0;
+  for (; i + 8 <= n; i += 8) ones += static_cast<std::size_t>(__builtin_popcountll(load_le<std::uint64_t>(p + i)));
+  for (; i < n; ++i) ones += kOnes.count[p[i]];
+  return ones;
+}
+
+// Does a section of n bytes hold exactly `numbers` numbers and end with the last of them?
+inline bool valid_unary(const std::uint8_t* p, std::size_t n, std::size_t numbers) {
+  if (numbers == 0) return n == 0;
+  return n > 0 && p[n - 1] != 0 && count_ones(p, n) == numbers;
+}
+
+// Numbers from positions of ones; at[-1] belongs to the number before.
+inline U8 numbers_at(const std::uint8_t* at) {
+  return sub(sub(load(at), load(at - 1)), set_all(std::uint8_t{1}));
+}
+
+// What vectors may read and write past the end of an array of bytes.
+inline constexpr std::size_t kSlack = 128;
+
+template <class V>
+inline V undo_zigzag(V z) {
+  return bit_xor(shift_right(z, 1), odd_mask(z));
+}
+
+// Thirty-two values z = (h << s) + raw, as residuals in four rows of eight.
+inline void put_half_block(std::uint8_t* to, std::ptrdiff_t pitch, U8 h, const std::uint8_t* raw, unsigned half, unsigned s) {
+  const U8 z = add(shift_left(h, s), unpack(raw + half * 4 * s, s));
+  store_rows(to, pitch, undo_zigzag(z));
+}
+inline void put_half_block(std::uint16_t* to, std::ptrdiff_t pitch, U8 h, const std::uint8_t* raw, unsigned half,
+                           unsigned s) {
+  U16 low;
+  if (s <= 8) {
+    low = widen(unpack(raw + half * 4 * s, s));
+  } else {
+    const U16 high = widen(unpack(raw + 64 + half * 4 * (s - 8), s - 8));
+    low = add(shift_left(high, 8), widen(load(raw + 32 * half)));
+  }
+  store_rows(to, pitch, undo_zigzag(add(shift_left(widen(h), s), low)));
+}
+
+// The first sample of a tile is predicted as the middle, row 0 from the left, column 0 from above.
+template <class S>
+inline void finish_edges(S* plane, std::ptrdiff_t pitch, std::uint32_t w, std::uint32_t h) {
+  S x = static_cast<S>(S{1} << (8 * sizeof(S) - 1));
+  for (std::uint32_t c = 0; c < w; ++c) plane[c] = x = static_cast<S>(x + plane[c]);
+  x = plane[0];
+  for (std::uint32_t r = 1; r < h; ++r) plane[r * pitch] = x = static_cast<S>(x + plane[r * pitch]);
+}
+
+// Numbers of a small unary section (widths or classes), undone zigzag, to `to`. `positions_at` is scratch.
+inline void signed_numbers(const std::uint8_t* section, std::size_t bytes, std::size_t numbers, std::uint8_t* positions_at,
+                           std::uint8_t* to) {
+  positions_at[-1] = 0xFF;
+  positions(section, bytes, positions_at);
+  for (std::size_t i = 0; i < numbers; i += 32) store(to + i, undo_zigzag(numbers_at(positions_at + i)));
+}
+
+// Classes from their differences, in place; false if one is out of range.
+inline bool sum_classes(std::uint8_t* c, std::uint32_t blocks_x, std::uint32_t blocks_y, std::uint32_t classes) {
+  std::uint32_t largest = 0;
+  for (std::uint32_t y = 0; y < blocks_y; ++y) {
+    std::uint8_t* row = c + y * blocks_x;
+    const std::uint8_t* above = y == 0 ? row : row - blocks_x;
+    std::uint32_t left = y == 0 ? kFirstClass : above[0];
+    for (std::uint32_t x = 0; x < blocks_x; ++x) {
+      const std::uint32_t p = y == 0 || x == 0 ? left : (left + above[x] + 1) >> 1;
+      left = (p + row[x]) & 0xFF;
+      row[x] = static_cast<std::uint8_t>(left);
+      largest = left > largest ? left : largest;
+    }
+  }
+  return largest < classes;
+}
+
+// Widths from their differences, in place; false if one is out of range.
+inline bool sum_widths(std::uint8_t* b, std::uint32_t groups_x, std::uint32_t groups_y, std::uint32_t bits) {
+  std::uint8_t largest = 0, left = kFirstWidth;
+  for (std::uint32_t x = 0; x < groups_x; ++x) {
+    b[x] = left = static_cast<std::uint8_t>(left + b[x]);
+    largest = left > largest ? left : largest;
+  }
+  for (std::uint32_t i = groups_x; i < groups_x * groups_y; ++i) {
+    b[i] = static_cast<std::uint8_t>(b[i] + b[i - groups_x]);
+    largest = b[i] > largest ? b[i] : largest;
+  }
+  return largest <= bits;
+}
+
+// The groups of one plane; advances `from` by exactly the sum of 2 * widths.
+template <class S>
+inline const std::uint8_t* expand_groups(const std::uint8_t* from, const std::uint8_t* widths, std::uint32_t groups_x,
+                                         std::uint32_t groups_y, S* plane, std::ptrdiff_t pitch) {
+  for (std::uint32_t y = 0; y < groups_y; ++y, widths += groups_x, plane += 4 * pitch) {
+    std::uint32_t x = 0;
+    if constexpr (sizeof(S) == 1) {
+      for (; x < groups_x; x += 4) {
+        // Groups past the row's end have width 0 and fall into the padding.
+        std::uint32_t four = load_le<std::uint32_t>(widths + x);
+        if (groups_x - x < 4) four &= (1U << (8 * (groups_x - x))) - 1;
+        std::uint8_t bits[4];
+        store_le(bits, four);
+        const std::uint8_t* first[4];
+        for (int g = 0; g < 4; ++g) {
+          first[g] = from;
+          from += 2 * bits[g];
+        }
+        unpack_groups(first, bits, plane + 4 * x, pitch);
+      }
+    } else {
+      for (; x < groups_x; ++x) {
+        unpack_group(from, widths[x], plane + 4 * x, pitch);
+        from += 2 * widths[x];
+      }
+    }
+  }
+  return from;
+}
+
+// The blocks of one plane. `at` is the first number's position; `raw` and `extra_at` advance. False if the extra bits run out.
+template <class S>
+inline bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, std::uint32_t blocks_y,
+                          const std::uint8_t* at, const std::uint8_t*& raw, const std::uint8_t* extra,
+                          std::uint64_t& extra_at, std::uint64_t extra_end, S* plane, std::ptrdiff_t pitch) {
+  constexpr auto& table = class_table<8 * sizeof(S)>();
+  const U8 fifteen = set_all(std::uint8_t{15});
+  for (std::uint32_t y = 0; y < blocks_y; ++y, plane += 8 * pitch) {
+    for (std::uint32_t x = 0; x < blocks_x; ++x) {
+      const std::uint8_t c = *classes++;
+      S* to = plane + 8 * x;
+      if (c == 0) {
+        const Vector<S> zero = set_all(S{0});
+        store_rows(to, pitch, zero);
+        store_rows(to + 4 * pitch, pitch, zero);
+        continue;
+      }
+      const BlockClass& k = table[c];
+      const unsigned s = k.raw_bits;
+      U8 h0 = numbers_at(at), h1;
+      if (k.code == kPlain) {
+        h1 = numbers_at(at + 32);
+      } else {
+        if (extra_at > extra_end) return false;
+        const CodeTable& code = kCodeTables[k.code];
+        const U8 x0 = take_bits(lookup(code.extra.data(), min(h0, fifteen)), extra, extra_at);
+        if (k.code == kPairs) {
+          zip(x0, sub(h0, x0), h0, h1);
+        } else {
+          h1 = numbers_at(at + 32);
+          const U8 x1 = take_bits(lookup(code.extra.data(), min(h1, fifteen)), extra, extra_at);
+          h0 = add(add(h0, x0), lookup(code.adjust.data(), min(h0, fifteen)));
+          h1 = add(add(h1, x1), lookup(code.adjust.data(), min(h1, fifteen)));
+        }
+      }
+      put_half_block(to, pitch, h0, raw, 0, s);
+      put_half_block(to + 4 * pitch, pitch, h1, raw, 1, s);
+      at += k.numbers;
+      raw += 8 * s;
+    }
+  }
+  return true;
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels.h"
+#include "tables.h"
+
+#define HR_TARGET_NAME "avx2"
+
+namespace headrace {
+namespace avx2 {
+#include "simd/avx2.h"
+#include "simd/avx2_bits.h"
+#include "simd/avx2_encode.h"
+#include "target-inl.h"
+}  // namespace avx2
+
+const Kernels* avx2_kernels() noexcept { return &avx2::kKernels; }
+
+}  // namespace headrace

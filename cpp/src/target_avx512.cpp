@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "kernels.h"
+#include "tables.h"
+
+#define HR_TARGET_NAME "avx512"
+
+namespace headrace {
+namespace avx512 {
+#include "simd/avx2.h"
+#include "simd/avx2_bits.h"
+#include "simd/avx2_encode.h"
+#include "target-inl.h"
+}  // namespace avx512
+
+const Kernels* avx512_kernels() noexcept { return &avx512::kKernels; }
+
+}  // namespace headrace

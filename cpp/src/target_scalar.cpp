@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "kernels.h"
+#include "tables.h"
+
+#define HR_TARGET_NAME "scalar"
+
+namespace headrace {
+namespace scalar {
+#include "simd/scalar.h"
+#include "simd/scalar_encode.h"
+#include "target-inl.h"
+}  // namespace scalar
+
+const Kernels* scalar_kernels() noexcept { return &scalar::kKernels; }
+
+}  // namespace headrace

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads for the length of one call. There is no pool: nothing outlives the call, so nothing is lost by a fork.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "headrace/status.h"
+
+namespace headrace {
+
+struct KeptMemory {
+  void* p = nullptr;
+  std::size_t bytes = 0;
+  ~KeptMemory() { std::free(p); }
+};
+
+// Memory, 64-byte aligned, zeroed when it is new; false if there was none. A thread keeps its last one: to map and fault in fresh
+// pages costs more than to decode a small image.
+class Scratch {
+ public:
+  explicit Scratch(std::size_t bytes) noexcept {
+    if (kept_.bytes >= bytes) {
+      p_ = kept_.p;
+      bytes_ = kept_.bytes;
+      kept_.p = nullptr;
+      kept_.bytes = 0;
+      return;
+    }
+    bytes_ = (bytes + 63) / 64 * 64;
+    p_ = std::aligned_alloc(64, bytes_);
+    if (p_) std::memset(p_, 0, bytes_);
+  }
+  ~Scratch() {
+    if (p_ && bytes_ <= kKept && bytes_ > kept_.bytes) {
+      std::free(kept_.p);
+      kept_.p = p_;
+      kept_.bytes = bytes_;
+    } else {
+      std::free(p_);
+    }
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  explicit operator bool() const noexcept { return p_ != nullptr; }
+  std::uint8_t* get() const noexcept { return static_cast<std::uint8_t*>(p_); }
+
+ private:
+  static constexpr std::size_t kKept = std::size_t{2} << 20;
+  static inline thread_local KeptMemory kept_;
+
+  void* p_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Keeps the failure that lies first in the file, so that the same damage is reported whatever the number of threads.
+class FirstFailure {
+ public:
+  explicit operator bool() const noexcept { return failed_.load(std::memory_order_relaxed); }
+  void set(Status s) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (status_ || s.offset < status_.offset) status_ = s;
+    failed_.store(true, std::memory_order_relaxed);
+  }
+  Status get() const noexcept { return status_; }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> failed_{false};
+  Status status_;
+};
+
+// The caller's wish (0: one a core), but no more than the work is worth: a thread costs some 30 µs to start, in which a core decodes
+// some 30 000 samples.
+inline unsigned useful_threads(unsigned wish, std::uint64_t samples) noexcept {
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::uint64_t worth = std::max<std::uint64_t>(1, samples / 100'000);
+  return static_cast<unsigned>(std::min<std::uint64_t>({wish == 0 ? cores : wish, worth, 256}));
+}
+
+// Run `work` on `threads` threads, the caller's among them. If a thread cannot be started, the others do its share.
+template <class Work>
+inline void run_workers(unsigned threads, const Work& work) noexcept {
+  std::thread others[256];
+  unsigned started = 0;
+  for (; started + 1 < threads; ++started) {
+    try {
+      others[started] = std::thread([&work] { work(); });
+    } catch (const std::system_error&) {
+      break;
+    }
+  }
+  work();
+  for (unsigned i = 0; i < started; ++i) others[i].join();
+}
+
+}  // namespace headrace
