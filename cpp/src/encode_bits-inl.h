@@ -142,6 +142,17 @@ constexpr CostTable make_costs() {
 }
 inline constexpr CostTable kCosts = make_costs();
 
+// With escapes. A code spends at most three values on its first numbers more than the plain one: all h >= 15 are escapes.
+constexpr CostTable make_escape_costs() {
+  CostTable t = make_costs();
+  for (unsigned code = 0; code < kPairs; ++code)
+    for (unsigned h = 0; h < 16; ++h)
+      if (h - static_cast<std::uint8_t>(kCodeTables[code].adjust[15]) >= kEscape && h >= kEscape)
+        t.cost[code][h] = kEscape + 1 + 16;
+  return t;
+}
+inline constexpr CostTable kEscapeCosts = make_escape_costs();
+
 inline constexpr std::uint32_t kNever = 1U << 30;
 
 // The bits of one block in each class.
@@ -176,7 +187,7 @@ inline void class_costs(const std::uint8_t* z, std::uint32_t* cost) {
   cost[kClasses8 - 1] = 64 * 8;
 }
 
-// The same for 16 bits. Numbers above 255 cannot be told: classes that would need them cost kNever.
+// The same for 16 bits, where a number of kEscape or more is an escape.
 inline void class_costs(const std::uint16_t* z, std::uint32_t* cost) {
   constexpr auto& table = kClassTable16;
   std::uint32_t largest = 0, pairs = 0, largest_pair = 0;
@@ -192,23 +203,11 @@ inline void class_costs(const std::uint16_t* z, std::uint32_t* cost) {
   for (std::uint32_t c = 2; c < kClasses16 - 1; ++c) {
     const BlockClass& k = table[c];
     const unsigned s = k.raw_bits;
-    if (largest >> s > 255) {
-      cost[c] = kNever;
-      continue;
-    }
+    const std::uint8_t* costs = kEscapeCosts.cost[k.code];
     std::uint32_t sum = 64 * s;
-    if (k.code == kPlain) {
-      for (int i = 0; i < 64; ++i) sum += 1 + (std::uint32_t{z[i]} >> s);
-    } else if (k.code == kHalf) {
-      for (int i = 0; i < 64; ++i) {
-        const std::uint32_t h = std::uint32_t{z[i]} >> s;
-        sum += h > 2 ? h : 2;
-      }
-    } else {
-      for (int i = 0; i < 64; ++i) {
-        const std::uint32_t h = std::uint32_t{z[i]} >> s;
-        sum += h < 16 ? kCosts.cost[k.code][h] : kCosts.cost[k.code][15] + h - 15;
-      }
+    for (int i = 0; i < 64; ++i) {
+      const std::uint32_t h = std::uint32_t{z[i]} >> s;
+      sum += costs[h < 15 ? h : 15];
     }
     cost[c] = sum;
   }
@@ -269,7 +268,8 @@ inline constexpr SymbolTable kSymbols = make_symbols();
 
 // The 64 values of one block in a class that holds them; returns the end of the raw bits.
 template <class S>
-inline std::uint8_t* write_block(const S* z, unsigned cls, std::uint8_t* raw, UnaryWriter& unary, BitWriter& extra) {
+inline std::uint8_t* write_block(const S* z, unsigned cls, std::uint8_t* raw, UnaryWriter& unary, BitWriter& extra,
+                                 std::uint8_t*& escapes) {
   const BlockClass& k = class_table<8 * sizeof(S)>()[cls];
   if (cls == 0) return raw;
   const unsigned s = k.raw_bits;
@@ -288,7 +288,7 @@ inline std::uint8_t* write_block(const S* z, unsigned cls, std::uint8_t* raw, Un
       }
     }
     if (k.numbers == 0) continue;
-    if (k.code == kPlain) {
+    if (k.code == kPlain && sizeof(S) == 1) {
       for (int x = 0; x < 8; ++x) unary.put(std::uint32_t{z[x]} >> s);
     } else if (k.code == kPairs) {
       for (int x = 0; x < 8; x += 2) {
@@ -300,7 +300,14 @@ inline std::uint8_t* write_block(const S* z, unsigned cls, std::uint8_t* raw, Un
       for (int x = 0; x < 8; ++x) {
         const std::uint32_t h = std::uint32_t{z[x]} >> s;
         const Symbol& symbol = kSymbols.symbol[k.code][h < 15 ? h : 15];
-        unary.put(symbol.number + (h < 15 ? 0 : h - 15));
+        const std::uint32_t number = symbol.number + (h < 15 ? 0 : h - 15);
+        if (sizeof(S) == 2 && number >= kEscape) {
+          unary.put(kEscape);
+          store_le(escapes, z[x]);
+          escapes += 2;
+          continue;
+        }
+        unary.put(number);
         extra.put(symbol.value, symbol.extra);
       }
     }

@@ -61,6 +61,24 @@ inline void put_half_block(std::uint16_t* to, std::ptrdiff_t pitch, U8 h, const 
   store_rows(to, pitch, undo_zigzag(add(shift_left(widen(h), s), low)));
 }
 
+// Where the numbers of 32 samples are escapes, the samples come from elsewhere. Rare. False if there are none left.
+inline bool put_escapes(std::uint8_t*, std::ptrdiff_t, U8, Cursor&) { return true; }
+inline bool put_escapes(std::uint16_t* to, std::ptrdiff_t pitch, U8 numbers, Cursor& escapes) {
+  const U8 escape = set_all(std::uint8_t{kEscape});
+  const U8 found = equal(max(numbers, escape), numbers);
+  if (!any(found)) return true;
+  std::uint8_t mask[32];
+  store(mask, found);
+  for (int i = 0; i < 32; ++i) {
+    if (mask[i] == 0) continue;
+    const std::uint8_t* p = escapes.take(2);
+    if (!p) return false;
+    const std::uint32_t z = load_le<std::uint16_t>(p);
+    to[(i / 8) * pitch + i % 8] = static_cast<std::uint16_t>((z >> 1) ^ (0U - (z & 1)));
+  }
+  return true;
+}
+
 // The first sample of a tile is predicted as the middle, row 0 from the left, column 0 from above.
 template <class S>
 inline void finish_edges(S* plane, std::ptrdiff_t pitch, std::uint32_t w, std::uint32_t h) {
@@ -139,11 +157,13 @@ inline const std::uint8_t* expand_groups(const std::uint8_t* from, const std::ui
   return from;
 }
 
-// The blocks of one plane. `at` is the first number's position; `raw` and `extra_at` advance. False if the extra bits run out.
+// The blocks of one plane. `at` is the first number's position; `raw`, `escapes` and `extra_at` advance. False if the escapes or extra
+// bits run out.
 template <class S>
 inline bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, std::uint32_t blocks_y,
                           const std::uint8_t* at, const std::uint8_t*& raw, const std::uint8_t* extra,
-                          std::uint64_t& extra_at, std::uint64_t extra_end, S* plane, std::ptrdiff_t pitch) {
+                          std::uint64_t& extra_at, std::uint64_t extra_end, Cursor& escapes, S* plane,
+                          std::ptrdiff_t pitch) {
   constexpr auto& table = class_table<8 * sizeof(S)>();
   const U8 fifteen = set_all(std::uint8_t{15});
   for (std::uint32_t y = 0; y < blocks_y; ++y, plane += 8 * pitch) {
@@ -158,17 +178,15 @@ inline bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, s
       }
       const BlockClass& k = table[c];
       const unsigned s = k.raw_bits;
-      U8 h0 = numbers_at(at), h1;
-      if (k.code == kPlain) {
-        h1 = numbers_at(at + 32);
-      } else {
+      U8 h0 = numbers_at(at), h1 = numbers_at(at + 32);
+      const U8 q0 = h0, q1 = h1;
+      if (k.code != kPlain) {
         if (extra_at > extra_end) return false;
         const CodeTable& code = kCodeTables[k.code];
         const U8 x0 = take_bits(lookup(code.extra.data(), min(h0, fifteen)), extra, extra_at);
         if (k.code == kPairs) {
           zip(x0, sub(h0, x0), h0, h1);
         } else {
-          h1 = numbers_at(at + 32);
           const U8 x1 = take_bits(lookup(code.extra.data(), min(h1, fifteen)), extra, extra_at);
           h0 = add(add(h0, x0), lookup(code.adjust.data(), min(h0, fifteen)));
           h1 = add(add(h1, x1), lookup(code.adjust.data(), min(h1, fifteen)));
@@ -176,6 +194,9 @@ inline bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, s
       }
       put_half_block(to, pitch, h0, raw, 0, s);
       put_half_block(to + 4 * pitch, pitch, h1, raw, 1, s);
+      if (sizeof(S) == 2 && k.numbers == 64 &&
+          !(put_escapes(to, pitch, q0, escapes) && put_escapes(to + 4 * pitch, pitch, q1, escapes)))
+        return false;
       at += k.numbers;
       raw += 8 * s;
     }

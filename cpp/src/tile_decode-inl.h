@@ -216,7 +216,7 @@ const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
   const std::uint32_t blocks_x = ceil_div(w, 8), blocks_y = ceil_div(h, 8), blocks = blocks_x * blocks_y;
   const std::uint32_t strips = ceil_div(w, kStrip), strip_bytes = ceil_div(strips, 2);
   const std::uint8_t* predictors = in.take(std::size_t{channels} * strip_bytes);
-  const std::uint8_t* lengths = in.take(2 + 2 * std::size_t{channels});
+  const std::uint8_t* lengths = in.take(2 + 2 * std::size_t{channels} + (sizeof(S) == 2 ? 2 : 0));
   if (!predictors || !lengths) return "a tile is cut short";
   const std::size_t class_bytes = load_le<std::uint16_t>(lengths);
   const std::uint8_t* classes_at = in.take(class_bytes);
@@ -246,6 +246,12 @@ const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
     unary[p] = in.take(n);
     if (!unary[p] || !valid_unary(unary[p], n, numbers[p])) return "a unary section of a tile is not valid";
   }
+  Cursor escapes{in.at, in.at};
+  if constexpr (sizeof(S) == 2) {
+    const std::size_t n = 2 * std::size_t{load_le<std::uint16_t>(lengths + 2 + 2 * channels)};
+    if (!in.take(n)) return "the escapes of a tile are cut short";
+    escapes.end = in.at;
+  }
   const std::uint8_t* extra = in.at;
   const std::uint64_t extra_end = 8 * std::uint64_t{in.left()};
   std::uint64_t extra_at = 0;
@@ -261,11 +267,12 @@ const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
     masks2_[p].north_east.set(column + w - 1, 0);
     positions_[-1] = 0xFF;
     positions(unary[p], load_le<std::uint16_t>(lengths + 2 + 2 * p), positions_);
-    if (!expand_blocks(grid + std::size_t{p} * blocks, blocks_x, blocks_y, positions_, raw_at, extra, extra_at, extra_end,
+    if (!expand_blocks(grid + std::size_t{p} * blocks, blocks_x, blocks_y, positions_, raw_at, extra, extra_at, extra_end, escapes,
                        plane(p, column), kPitch))
-      return "the extra bits of a tile run out";
+      return "the escapes or extra bits of a tile run out";
     finish_edges(plane(p, column), kPitch, w, h);
   }
+  if (escapes.left() != 0) return "the escapes of a tile do not have their number";
   if (extra_at > extra_end || extra_end - extra_at >= 8 || (extra_end != extra_at && extra[extra_at / 8] >> (extra_at % 8) != 0))
     return "the extra bits of a tile do not have their length";
   return nullptr;

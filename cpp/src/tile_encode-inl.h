@@ -16,7 +16,7 @@ class TileEncoder {
  public:
   static std::size_t scratch_bytes(std::uint32_t channels) {
     return round_up(channels * kEncodePlane * sizeof(S)) + 3 * round_up(kEncodePlane * sizeof(S)) +
-           round_up(channels * kPlaneGroups + kSlack) + 3 * round_up(stream_bytes(channels)) + round_up(sizeof(PaletteScratch));
+           round_up(channels * kPlaneGroups + kSlack) + 4 * round_up(stream_bytes(channels)) + round_up(sizeof(PaletteScratch));
   }
 
   explicit TileEncoder(const EncodeTile& job) : job_(job), channels_(job.pixels->channels) {
@@ -34,6 +34,7 @@ class TileEncoder {
     raw_ = carve(stream_bytes(channels_));
     unary_ = carve(stream_bytes(channels_));
     extra_ = carve(stream_bytes(channels_));
+    escapes_ = carve(stream_bytes(channels_));
     palette_ = reinterpret_cast<PaletteScratch*>(carve(sizeof(PaletteScratch)));
   }
 
@@ -126,6 +127,7 @@ class TileEncoder {
   std::uint8_t* raw_;
   std::uint8_t* unary_;
   std::uint8_t* extra_;
+  std::uint8_t* escapes_;
   PaletteScratch* palette_;
 };
 
@@ -179,9 +181,10 @@ std::size_t TileEncoder<S>::coded(std::uint8_t* const out) {
   std::memset(predictors, 0, std::size_t{channels_} * strip_bytes);
   to += std::size_t{channels_} * strip_bytes;
   std::uint8_t* const lengths = to;
-  to += 2 + 2 * channels_;
+  to += 2 + 2 * channels_ + (sizeof(S) == 2 ? 2 : 0);
   std::uint8_t* raw = raw_;
   std::uint8_t* unary_end = unary_;
+  std::uint8_t* escapes = escapes_;
   BitWriter extra(extra_);
   UnaryWriter classes(to);
   for (std::uint32_t p = 0; p < channels_; ++p) {
@@ -197,7 +200,7 @@ std::size_t TileEncoder<S>::coded(std::uint8_t* const out) {
     UnaryWriter unary(unary_end);
     for (std::uint32_t b = 0; b < blocks; ++b) {
       const S* z = residuals_ + (b / blocks_x * 8) * kEncodePitch + b % blocks_x * 8;
-      raw = write_block(z, grid[b], raw, unary, extra);
+      raw = write_block(z, grid[b], raw, unary, extra, escapes);
     }
     const std::size_t n = unary.finish();
     if (n > 0xFFFF) return 0;
@@ -214,6 +217,12 @@ std::size_t TileEncoder<S>::coded(std::uint8_t* const out) {
   };
   append(raw_, static_cast<std::size_t>(raw - raw_));
   append(unary_, static_cast<std::size_t>(unary_end - unary_));
+  if constexpr (sizeof(S) == 2) {
+    const std::size_t escape_bytes = static_cast<std::size_t>(escapes - escapes_);
+    if (escape_bytes / 2 > 0xFFFF) return 0;
+    store_le(lengths + 2 + 2 * channels_, static_cast<std::uint16_t>(escape_bytes / 2));
+    append(escapes_, escape_bytes);
+  }
   append(extra_, extra_bytes);
   return static_cast<std::size_t>(to - out);
 }

@@ -38,6 +38,7 @@ inline U8 lookup(const std::uint8_t* table, U8 index) {
   const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   return {_mm256_shuffle_epi8(t, index.v)};
 }
+inline bool any(U8 a) { return _mm256_testz_si256(a.v, a.v) == 0; }
 // Lane r gets lane r - 1; lane 0 gets 0.
 inline U8 from_lane_above(U8 a) {
   return {_mm256_alignr_epi8(a.v, _mm256_permute2x128_si256(a.v, a.v, 0x08), 15)};

@@ -87,6 +87,11 @@ inline Lanes<S> from_lane_above(const Lanes<S>& a) {
   std::memcpy(r.v + 1, a.v, 31 * sizeof(S));
   return r;
 }
+inline bool any(const U8& a) {
+  unsigned all = 0;
+  for (int i = 0; i < 32; ++i) all |= a.v[i];
+  return all != 0;
+}
 inline U8 lookup(const std::uint8_t* table, const U8& index) {
   return each<std::uint8_t>([&](int i) { return table[index.v[i] & 15]; });
 }

@@ -9,11 +9,6 @@ template <class S>
 inline Lanes<S> do_zigzag(const Lanes<S>& r) {
   return each<S>([&](int i) { return (unsigned{r.v[i]} << 1) ^ (0U - (unsigned{r.v[i]} >> (8 * sizeof(S) - 1))); });
 }
-inline bool any(const U8& a) {
-  unsigned all = 0;
-  for (int i = 0; i < 32; ++i) all |= a.v[i];
-  return all != 0;
-}
 inline std::uint32_t sum_lanes(const U8& a) {
   std::uint32_t sum = 0;
   for (int i = 0; i < 32; ++i) sum += a.v[i];

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension module headrace._core: a list of what is registered, one file a concept.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+namespace headrace::bindings {
+
+void register_codec(nb::module_& module);
+void register_targets(nb::module_& module);
+
+}  // namespace headrace::bindings
+
+NB_MODULE(_core, module) {
+  module.doc() = "The C++ core. Private: use headrace.codec.";
+  headrace::bindings::register_codec(module);
+  headrace::bindings::register_targets(module);
+}

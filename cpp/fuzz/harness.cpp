@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzz target. An input is a file, or a recipe for pixels, followed by a trailer of ten bytes that says how the
+// codec is driven: a seed is thus any `.hri` file with ten bytes appended, and mutations of the one rarely disturb the
+// other.
+//
+//   byte 0     action: 0 decode as is, 1 seal first, 2 repair and seal first, 3 round trip; modulo 4
+//   byte 1     options: bits 0-3 gap between output rows, 4 upside down, 5 two threads, 6 decode_many
+//   bytes 2-9  region: top, left, height, width, two bytes each, modulo what the image allows
+//
+// Promises checked: no undefined behaviour, nothing read or written beyond a buffer, every target gives the same status
+// and the same pixels, a region is the crop of the whole, and encoding loses nothing and gives the same bytes on every
+// target.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "canvas.h"
+#include "headrace/codec.h"
+#include "headrace/targets.h"
+#include "picture.h"
+#include "seal.h"
+
+namespace headrace::fuzz {
+namespace {
+
+constexpr std::size_t kTrailerBytes = 10;
+// Larger outputs find nothing more and cost the executions that do.
+constexpr std::uint64_t kMaxOutputBytes = std::uint64_t{1} << 19;
+
+struct Drive {
+  unsigned action;
+  std::size_t gap;
+  bool flipped;
+  unsigned threads;
+  bool many;
+  std::uint32_t top, left, height, width;
+
+  explicit Drive(const std::uint8_t* trailer)
+      : action(trailer[0] % 4),
+        gap(trailer[1] & 15),
+        flipped(trailer[1] & 16),
+        threads(trailer[1] & 32 ? 2 : 1),
+        many(trailer[1] & 64),
+        top(load_le(trailer + 2, 2)),
+        left(load_le(trailer + 4, 2)),
+        height(load_le(trailer + 6, 2)),
+        width(load_le(trailer + 8, 2)) {}
+
+  Region region(const ImageHeader& header) const {
+    Region region;
+    region.top = top % header.height;
+    region.left = left % header.width;
+    region.height = 1 + height % (header.height - region.top);
+    region.width = 1 + width % (header.width - region.left);
+    return region;
+  }
+};
+
+struct Decoded {
+  Code code;
+  Canvas canvas;
+};
+
+Decoded decode_region(Bytes file, const ImageHeader& header, Region region, const Drive& drive, std::uint8_t poison) {
+  Decoded decoded{Code::ok, Canvas(region.height, std::size_t{region.width} * header.pixel_bytes(), drive.gap,
+                                   drive.flipped, poison)};
+  if (drive.many) {
+    DecodeJob job{file, header, region, decoded.canvas.origin(), decoded.canvas.row_stride(), {}};
+    decode_many({&job, 1}, drive.threads);
+    decoded.code = job.status.code;
+  } else {
+    decoded.code =
+        decode(file, header, region, decoded.canvas.origin(), decoded.canvas.row_stride(), drive.threads).code;
+  }
+  return decoded;
+}
+
+// Decode the whole and a region on every target. Returns the whole if the file is sound.
+std::optional<Canvas> check_decode(Bytes file, const Drive& drive) {
+  ImageHeader header;
+  const Status parsed = parse_header(file, header);
+  if (!parsed) {
+    require(parsed.code == Code::corrupt || parsed.code == Code::unsupported, "a bad header has a bad file's status",
+            "any");
+    return std::nullopt;
+  }
+  if (std::uint64_t{header.width} * header.height * header.pixel_bytes() > kMaxOutputBytes) return std::nullopt;
+
+  const Region everything{0, 0, header.height, header.width}, region = drive.region(header);
+  std::optional<Decoded> first_whole, first_part;
+  std::uint8_t poison = 0xCD;  // differs between targets, so that a sample that none of them writes shows
+  for (const char* target : targets()) {
+    require(use_target(target), "a listed target can be forced", target);
+    Decoded whole = decode_region(file, header, everything, drive, poison);
+    Decoded part = decode_region(file, header, region, drive, poison);
+    require(whole.code == Code::ok || whole.code == Code::corrupt, "a bad tile is corrupt", target);
+    require(whole.canvas.gaps_untouched() && part.canvas.gaps_untouched(), "gaps between rows stay untouched", target);
+    if (whole.code == Code::ok) {
+      require(part.code == Code::ok, "a region of a sound image decodes", target);
+      require(is_crop(part.canvas, whole.canvas, region.top, std::size_t{region.left} * header.pixel_bytes()),
+              "a region is the crop of the whole", target);
+    }
+    if (first_whole) {
+      require(whole.code == first_whole->code && part.code == first_part->code, "targets agree on the status", target);
+      require(whole.code != Code::ok || is_crop(whole.canvas, first_whole->canvas, 0, 0), "targets agree on the pixels",
+              target);
+      require(part.code != Code::ok || is_crop(part.canvas, first_part->canvas, 0, 0), "targets agree on a region",
+              target);
+    } else {
+      first_whole.emplace(std::move(whole));
+      first_part.emplace(std::move(part));
+    }
+    poison ^= 0xFF;
+  }
+  if (first_whole->code != Code::ok) return std::nullopt;
+  return std::move(first_whole->canvas);
+}
+
+Heap encode_picture(const Picture& picture, const char* target, unsigned threads) {
+  Encoded encoded;
+  const Status status = encode(picture.pixels(), picture.mode(), picture.metadata(), threads, encoded);
+  require(static_cast<bool>(status), "every picture can be encoded", target);
+  Heap file(encoded.size());
+  encoded.write(file.data());
+  return file;
+}
+
+void check_round_trip(Bytes recipe, const Drive& drive) {
+  const Picture picture(recipe);
+  std::optional<Heap> file;
+  for (const char* target : targets()) {
+    require(use_target(target), "a listed target can be forced", target);
+    Heap again = encode_picture(picture, target, drive.threads);
+    require(!file || same(file->bytes(), again.bytes()), "targets encode to the same bytes", target);
+    file.emplace(std::move(again));
+  }
+  ImageHeader header;
+  require(static_cast<bool>(parse_header(file->bytes(), header)), "what was encoded parses", "any");
+  require(same(header.metadata, picture.metadata()), "metadata survives", "any");
+  const std::optional<Canvas> decoded = check_decode(file->bytes(), drive);
+  require(decoded.has_value(), "what was encoded decodes", "any");
+  for (std::size_t y = 0; y < decoded->rows(); ++y)
+    require(same(decoded->row(y), picture.row(y).bytes()), "no sample is lost", "any");
+}
+
+void check_sum(Bytes bytes, std::size_t cut) {
+  for (const char* target : targets()) {
+    require(use_target(target), "a listed target can be forced", target);
+    require(crc32c(bytes) == crc32c(bytes.subspan(cut), crc32c(bytes.first(cut))), "a sum can be continued", target);
+  }
+}
+
+void run(Bytes input) {
+  if (input.size() < kTrailerBytes) return;
+  const Bytes body = input.first(input.size() - kTrailerBytes);
+  const Drive drive(body.data() + body.size());
+  if (drive.action == 3) return check_round_trip(body, drive);
+  std::vector<std::uint8_t> bytes(body.begin(), body.end());
+  if (drive.action != 0) seal(bytes, drive.action == 2);
+  const Heap file{Bytes(bytes)};
+  check_sum(file.bytes(), bytes.empty() ? 0 : drive.top % bytes.size());
+  check_decode(file.bytes(), drive);
+}
+
+}  // namespace
+}  // namespace headrace::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  headrace::fuzz::run({data, size});
+  return 0;
+}

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the fuzzer's seeds from the spec's vectors, the encoder's files and recipes for pictures: `make_corpus.py [folder]`.
+
+A seed is a body and a trailer of ten bytes; harness.cpp says what they mean. Findings that were mended are kept beside these
+under names of their own, which begin with `finding-`, and are left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import headrace
+
+HERE = Path(__file__).resolve().parent
+VECTORS = HERE.parents[1] / "spec" / "vectors"
+
+AS_IS, SEAL, REPAIR, ROUND_TRIP = range(4)
+MAX_SEED_BYTES = 4096
+CONTENTS = 6  # of picture.cpp
+CHANNEL_CHOICES = 12
+
+
+def with_trailer(body: bytes, action: int) -> bytes:
+    """The body, and options and a region that depend on nothing but the body."""
+    options, *region = struct.unpack("<B4H", hashlib.sha256(body).digest()[:9])
+    return body + struct.pack("<BB4H", action, options & 0x5F, *region)
+
+
+def vectors() -> Iterator[tuple[str, bytes]]:
+    for path in sorted(VECTORS.rglob("*.hri")):
+        data = path.read_bytes()
+        if len(data) <= MAX_SEED_BYTES:
+            valid = path.parent.name == "valid"
+            yield f"{path.parent.name}-{path.stem}", with_trailer(data, REPAIR if valid else AS_IS)
+
+
+def pictures() -> Iterator[tuple[str, np.ndarray]]:
+    """What the encoder takes each kind of tile for, in 8 and 16 bits."""
+    rng = np.random.default_rng(0)
+    for dtype, top in (("uint8", 255), ("uint16", 65535), ("int16", 32767)):
+        for channels in (1, 3, 4):
+            shape = (34, 45, channels)
+            walk = np.cumsum(rng.normal(0, top / 200, shape), 1)
+            yield f"smooth-{dtype}-{channels}", np.clip(walk + top // 2, 0, top).astype(dtype)
+            labels = rng.integers(0, top, (5, channels))[np.repeat(rng.integers(0, 5, (34, 9)), 5, 1)]
+            yield f"labels-{dtype}-{channels}", labels.astype(dtype)
+        levels = np.sort(rng.integers(0, top, 300))
+        yield f"levels-{dtype}", levels[rng.integers(0, 300, (20, 33)) // 9 * 9].astype(dtype)
+        yield f"noise-{dtype}", rng.integers(0, top, (9, 33)).astype(dtype)
+        yield f"flat-{dtype}", np.full((70, 600, 2), 77, dtype)
+
+
+def encoded() -> Iterator[tuple[str, bytes]]:
+    for name, picture in pictures():
+        for mode in ("fast", "dense"):
+            data = headrace.encode(picture, mode=mode, metadata={"note": b"seed"})
+            if len(data) <= MAX_SEED_BYTES:
+                yield f"encoded-{name}-{mode}", with_trailer(data, REPAIR)
+
+
+def recipes() -> Iterator[tuple[str, bytes]]:
+    """The bytes that picture.cpp reads: flags, channels, width, height, metadata, layout, content, samples."""
+    rng = np.random.default_rng(1)
+    for content in range(CONTENTS):
+        for flags in (0, 1, 2, 3, 6, 7):  # mode, depth, sign
+            width, height = int(rng.integers(0, 600)), int(rng.integers(0, 100))
+            head = struct.pack("<BBHB", flags, int(rng.integers(0, CHANNEL_CHOICES)), width, height)
+            layout = int(rng.integers(0, 64))
+            body = head + bytes([0, layout, content]) + rng.bytes(40)
+            yield f"recipe-{content}-{flags}", with_trailer(body, ROUND_TRIP)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "corpus"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if not path.name.startswith("finding-"):
+            path.unlink()
+    n_bytes = 0
+    for source in (vectors(), encoded(), recipes()):
+        for name, seed in source:
+            n_bytes += (folder / name).write_bytes(seed)
+    print(f"{len(list(folder.iterdir()))} seeds, {n_bytes} bytes made")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
