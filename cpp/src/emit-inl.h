@@ -1,27 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From decoded planes to interleaved samples of the output (spec §5.4, §4). Included inside a target's namespace.
 
-// The part of a tile that the region wants: rows and columns relative to the tile, and where its first pixel goes.
-struct Window {
-  std::uint32_t top, bottom, left, right;
-  std::uint8_t* out;
-  std::ptrdiff_t row_stride;
-
-  bool empty() const { return top >= bottom || left >= right; }
-};
-
-inline Window make_window(const DecodeTiles& job, std::uint32_t x, std::uint32_t y, std::uint32_t w, std::uint32_t h) {
-  const Region& g = job.region;
-  const std::uint32_t top = g.top > y ? g.top : y, left = g.left > x ? g.left : x;
-  const std::uint32_t bottom = g.top + g.height < y + h ? g.top + g.height : y + h;
-  const std::uint32_t right = g.left + g.width < x + w ? g.left + g.width : x + w;
-  Window v{top - y, bottom - y, left - x, right - x, nullptr, job.row_stride};
-  if (top < bottom && left < right)
-    v.out = job.out + static_cast<std::ptrdiff_t>(top - g.top) * job.row_stride +
-            std::size_t{left - g.left} * job.header->pixel_bytes();
-  return v;
-}
-
 // How a coded value becomes a sample: through the list of ranks, by the sign's offset, or as it is.
 struct SampleMap {
   const std::uint16_t* values;  // null: no ranks
@@ -55,62 +34,65 @@ inline U8 undo_colour(U8 x, unsigned code, U8 previous, U8 before) {
   return x;
 }
 
-// Rows of RGB or RGBA bytes. Code0, code2 and code3 are the colour codes of their channels.
+// A tile whose planes are done: column 0 of row 0 of each channel's plane. The planes may be changed.
+template <class S>
+struct EmitTile {
+  S* channel[kMaxChannels];
+  const std::uint8_t* codes;
+  Window window;
+};
+
+// A row of RGB or RGBA bytes.
 template <int C>
-inline void emit_bytes(const std::uint8_t* const* channel, std::ptrdiff_t pitch, const std::uint8_t* codes,
-                       const Window& v) {
-  const unsigned code0 = codes[0], code2 = codes[2], code3 = C == 4 ? codes[3] : 0;
-  for (std::uint32_t y = v.top; y < v.bottom; ++y) {
-    std::uint8_t* out = v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride;
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * pitch;
-    for (std::uint32_t x = v.left; x < v.right; x += 32, out += 32 * C) {
-      const U8 g = load(channel[1] + row + x);
-      const U8 r = undo_colour(load(channel[0] + row + x), code0, g, g);
-      const U8 b = undo_colour(load(channel[2] + row + x), code2, g, r);
-      U8 a = b;
-      if constexpr (C == 4) a = undo_colour(load(channel[3] + row + x), code3, b, g);
-      const auto put = [&](std::uint8_t* to) {
-        if constexpr (C == 3)
-          store_interleaved3(to, r, g, b);
-        else
-          store_interleaved4(to, r, g, b, a);
-      };
-      if (v.right - x >= 32) {
-        put(out);
-      } else {
-        std::uint8_t last[32 * C];
-        put(last);
-        std::memcpy(out, last, (v.right - x) * C);
-      }
+inline void emit_bytes(const EmitTile<std::uint8_t>& t, std::ptrdiff_t row, std::uint8_t* out) {
+  const Window& v = t.window;
+  const unsigned code0 = t.codes[0], code2 = t.codes[2], code3 = C == 4 ? t.codes[3] : 0;
+  for (std::uint32_t x = v.left; x < v.right; x += 32, out += 32 * C) {
+    const U8 g = load(t.channel[1] + row + x);
+    const U8 r = undo_colour(load(t.channel[0] + row + x), code0, g, g);
+    const U8 b = undo_colour(load(t.channel[2] + row + x), code2, g, r);
+    U8 a = b;
+    if constexpr (C == 4) a = undo_colour(load(t.channel[3] + row + x), code3, b, g);
+    const auto put = [&](std::uint8_t* to) {
+      if constexpr (C == 3)
+        store_interleaved3(to, r, g, b);
+      else
+        store_interleaved4(to, r, g, b, a);
+    };
+    if (v.right - x >= 32) {
+      put(out);
+    } else {
+      std::uint8_t last[32 * C];
+      put(last);
+      std::memcpy(out, last, (v.right - x) * C);
     }
   }
 }
 
 template <class S>
-inline void undo_colour_rows(S* plane, const S* previous, const S* before, unsigned code, std::ptrdiff_t pitch,
-                             const Window& v) {
+inline void undo_colour_row(const EmitTile<S>& t, std::ptrdiff_t at, std::uint32_t n, std::uint32_t channels) {
   constexpr S mid = static_cast<S>(S{1} << (8 * sizeof(S) - 1));
-  for (std::uint32_t y = v.top; y < v.bottom; ++y) {
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * pitch;
-    if (code == 1) {
-      for (std::uint32_t x = v.left; x < v.right; ++x)
-        plane[row + x] = static_cast<S>(plane[row + x] + previous[row + x] - mid);
-    } else {
-      for (std::uint32_t x = v.left; x < v.right; ++x) {
-        const unsigned ref = (unsigned{previous[row + x]} + before[row + x] + 1) >> 1;
-        plane[row + x] = static_cast<S>(plane[row + x] + ref - mid);
-      }
+  for (std::uint32_t p = 1; p < channels; ++p) {
+    const std::uint32_t c = coded_channel(p, channels);
+    S* plane = t.channel[c] + at;
+    const S* previous = t.channel[c == 0 ? 1 : c - 1] + at;
+    if (t.codes[c] == 1) {
+      for (std::uint32_t x = 0; x < n; ++x) plane[x] = static_cast<S>(plane[x] + previous[x] - mid);
+    } else if (t.codes[c] == 2) {
+      const S* before = t.channel[c - 2] + at;
+      for (std::uint32_t x = 0; x < n; ++x)
+        plane[x] = static_cast<S>(plane[x] + ((unsigned{previous[x]} + before[x] + 1) >> 1) - mid);
     }
   }
 }
 
 template <class S, class T>
-inline void interleave_row(const S* const* channel, std::ptrdiff_t at, std::uint32_t channels, std::uint32_t n,
+inline void interleave_row(const EmitTile<S>& t, std::ptrdiff_t at, std::uint32_t n, std::uint32_t channels,
                            const SampleMap& map, std::uint8_t* out) {
+  const std::size_t step = std::size_t{channels} * sizeof(T);
   for (std::uint32_t c = 0; c < channels; ++c) {
-    const S* from = channel[c] + at;
+    const S* from = t.channel[c] + at;
     std::uint8_t* to = out + c * sizeof(T);
-    const std::size_t step = std::size_t{channels} * sizeof(T);
     if (map.values) {
       for (std::uint32_t x = 0; x < n; ++x, to += step) {
         const std::uint32_t rank = from[x];
@@ -122,32 +104,35 @@ inline void interleave_row(const S* const* channel, std::ptrdiff_t at, std::uint
   }
 }
 
-// `channel[c]` is column 0 of row 0 of the tile's plane for channel c; the planes may be changed.
 template <class S>
-inline void emit(S* const* channel, std::ptrdiff_t pitch, std::uint32_t channels, const std::uint8_t* codes,
-                 const SampleMap& map, const Window& v) {
-  if (v.empty()) return;
+inline void emit_row(const EmitTile<S>& t, std::ptrdiff_t row, std::uint32_t channels, const SampleMap& map,
+                     std::uint8_t* out) {
   if constexpr (sizeof(S) == 1) {
-    if (map.identity() && channels == 3) return emit_bytes<3>(channel, pitch, codes, v);
-    if (map.identity() && channels == 4) return emit_bytes<4>(channel, pitch, codes, v);
+    if (map.identity() && channels == 3) return emit_bytes<3>(t, row, out);
+    if (map.identity() && channels == 4) return emit_bytes<4>(t, row, out);
   }
-  for (std::uint32_t p = 1; p < channels; ++p) {
-    const std::uint32_t c = coded_channel(p, channels);
-    if (codes[c] == 0) continue;
-    const S* previous = c == 0 ? channel[1] : channel[c - 1];
-    undo_colour_rows(channel[c], previous, c >= 2 ? channel[c - 2] : previous, codes[c], pitch, v);
-  }
-  const std::uint32_t n = v.right - v.left;
-  for (std::uint32_t y = v.top; y < v.bottom; ++y) {
-    std::uint8_t* out = v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride;
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(y) * pitch + v.left;
-    if (channels == 1 && map.identity())
-      std::memcpy(out, channel[0] + at, n * sizeof(S));
-    else if (map.bytes == 1)
-      interleave_row<S, std::uint8_t>(channel, at, channels, n, map, out);
-    else
-      interleave_row<S, std::uint16_t>(channel, at, channels, n, map, out);
-  }
+  const std::ptrdiff_t at = row + t.window.left;
+  const std::uint32_t n = t.window.right - t.window.left;
+  undo_colour_row(t, at, n, channels);
+  if (channels == 1 && map.identity())
+    std::memcpy(out, t.channel[0] + at, n * sizeof(S));
+  else if (map.bytes == 1)
+    interleave_row<S, std::uint8_t>(t, at, n, channels, map, out);
+  else
+    interleave_row<S, std::uint16_t>(t, at, n, channels, map, out);
+}
+
+// Tiles that lie side by side, row by row: the longer the stretches that are written, the better the caches like it.
+template <class S>
+HR_STAGE void emit(const EmitTile<S>* tiles, std::uint32_t count, std::ptrdiff_t pitch, std::uint32_t channels,
+                   const SampleMap& map) {
+  for (std::uint32_t y = tiles[0].window.top; y < tiles[0].window.bottom; ++y)
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Window& v = tiles[i].window;
+      if (v.empty()) continue;
+      emit_row(tiles[i], static_cast<std::ptrdiff_t>(y) * pitch, channels, map,
+               v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride);
+    }
 }
 
 // Fill a window with one pixel, whose samples are in output form.

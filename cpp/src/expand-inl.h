@@ -26,7 +26,7 @@ inline std::size_t count_ones(const std::uint8_t* p, std::size_t n) {
 }
 
 // Does a section of n bytes hold exactly `numbers` numbers and end with the last of them?
-inline bool valid_unary(const std::uint8_t* p, std::size_t n, std::size_t numbers) {
+HR_STAGE bool valid_unary(const std::uint8_t* p, std::size_t n, std::size_t numbers) {
   if (numbers == 0) return n == 0;
   return n > 0 && p[n - 1] != 0 && count_ones(p, n) == numbers;
 }
@@ -81,15 +81,15 @@ inline bool put_escapes(std::uint16_t* to, std::ptrdiff_t pitch, U8 numbers, Cur
 
 // The first sample of a tile is predicted as the middle, row 0 from the left, column 0 from above.
 template <class S>
-inline void finish_edges(S* plane, std::ptrdiff_t pitch, std::uint32_t w, std::uint32_t h) {
-  S x = static_cast<S>(S{1} << (8 * sizeof(S) - 1));
-  for (std::uint32_t c = 0; c < w; ++c) plane[c] = x = static_cast<S>(x + plane[c]);
-  x = plane[0];
+HR_STAGE void finish_edges(S* plane, std::ptrdiff_t pitch, std::uint32_t w, std::uint32_t h) {
+  plane[0] = static_cast<S>(plane[0] + (S{1} << (8 * sizeof(S) - 1)));
+  sum_along(plane, w);
+  S x = plane[0];
   for (std::uint32_t r = 1; r < h; ++r) plane[r * pitch] = x = static_cast<S>(x + plane[r * pitch]);
 }
 
 // Numbers of a small unary section (widths or classes), undone zigzag, to `to`. `positions_at` is scratch.
-inline void signed_numbers(const std::uint8_t* section, std::size_t bytes, std::size_t numbers, std::uint8_t* positions_at,
+HR_STAGE void signed_numbers(const std::uint8_t* section, std::size_t bytes, std::size_t numbers, std::uint8_t* positions_at,
                            std::uint8_t* to) {
   positions_at[-1] = 0xFF;
   positions(section, bytes, positions_at);
@@ -97,7 +97,7 @@ inline void signed_numbers(const std::uint8_t* section, std::size_t bytes, std::
 }
 
 // Classes from their differences, in place; false if one is out of range.
-inline bool sum_classes(std::uint8_t* c, std::uint32_t blocks_x, std::uint32_t blocks_y, std::uint32_t classes) {
+HR_STAGE bool sum_classes(std::uint8_t* c, std::uint32_t blocks_x, std::uint32_t blocks_y, std::uint32_t classes) {
   std::uint32_t largest = 0;
   for (std::uint32_t y = 0; y < blocks_y; ++y) {
     std::uint8_t* row = c + y * blocks_x;
@@ -113,39 +113,47 @@ inline bool sum_classes(std::uint8_t* c, std::uint32_t blocks_x, std::uint32_t b
   return largest < classes;
 }
 
-// Widths from their differences, in place; false if one is out of range.
-inline bool sum_widths(std::uint8_t* b, std::uint32_t groups_x, std::uint32_t groups_y, std::uint32_t bits) {
-  std::uint8_t largest = 0, left = kFirstWidth;
-  for (std::uint32_t x = 0; x < groups_x; ++x) {
-    b[x] = left = static_cast<std::uint8_t>(left + b[x]);
-    largest = left > largest ? left : largest;
+// Widths from their differences, in place; false if one is out of range. Adds up their sum.
+HR_STAGE bool sum_widths(std::uint8_t* b, std::uint32_t groups_x, std::uint32_t groups_y, std::uint32_t bits,
+                         std::size_t& sum) {
+  std::uint8_t left = kFirstWidth;
+  for (std::uint32_t x = 0; x < groups_x; ++x) b[x] = left = static_cast<std::uint8_t>(left + b[x]);
+  U8 largest = set_all(std::uint8_t{0});
+  std::uint32_t largest_left = 0;
+  for (std::uint32_t y = 0; y < groups_y; ++y) {
+    std::uint8_t* row = b + std::size_t{y} * groups_x;
+    const std::uint8_t* above = row - (y == 0 ? 0 : groups_x);
+    std::uint32_t x = 0;
+    for (; x + 32 <= groups_x; x += 32) {
+      const U8 v = y == 0 ? load(row + x) : add(load(row + x), load(above + x));
+      store(row + x, v);
+      largest = max(largest, v);
+      sum += sum_lanes(v);
+    }
+    for (; x < groups_x; ++x) {
+      if (y > 0) row[x] = static_cast<std::uint8_t>(row[x] + above[x]);
+      largest_left = row[x] > largest_left ? row[x] : largest_left;
+      sum += row[x];
+    }
   }
-  for (std::uint32_t i = groups_x; i < groups_x * groups_y; ++i) {
-    b[i] = static_cast<std::uint8_t>(b[i] + b[i - groups_x]);
-    largest = b[i] > largest ? b[i] : largest;
-  }
-  return largest <= bits;
+  const U8 limit = set_all(static_cast<std::uint8_t>(bits));
+  return largest_left <= bits && !any(sub(max(largest, limit), limit));
 }
 
 // The groups of one plane; advances `from` by exactly the sum of 2 * widths.
 template <class S>
-inline const std::uint8_t* expand_groups(const std::uint8_t* from, const std::uint8_t* widths, std::uint32_t groups_x,
-                                         std::uint32_t groups_y, S* plane, std::ptrdiff_t pitch) {
+HR_STAGE const std::uint8_t* expand_groups(const std::uint8_t* from, const std::uint8_t* widths, std::uint32_t groups_x,
+                                         std::uint32_t groups_y, S* plane, std::ptrdiff_t pitch,
+                                         const Ahead& ahead, std::uint32_t ahead_step) {
   for (std::uint32_t y = 0; y < groups_y; ++y, widths += groups_x, plane += 4 * pitch) {
+    ahead.fetch(ahead_step++);
     std::uint32_t x = 0;
     if constexpr (sizeof(S) == 1) {
       for (; x < groups_x; x += 4) {
         // Groups past the row's end have width 0 and fall into the padding.
         std::uint32_t four = load_le<std::uint32_t>(widths + x);
         if (groups_x - x < 4) four &= (1U << (8 * (groups_x - x))) - 1;
-        std::uint8_t bits[4];
-        store_le(bits, four);
-        const std::uint8_t* first[4];
-        for (int g = 0; g < 4; ++g) {
-          first[g] = from;
-          from += 2 * bits[g];
-        }
-        unpack_groups(first, bits, plane + 4 * x, pitch);
+        from = unpack_groups(from, four, plane + 4 * x, pitch);
       }
     } else {
       for (; x < groups_x; ++x) {
@@ -160,13 +168,19 @@ inline const std::uint8_t* expand_groups(const std::uint8_t* from, const std::ui
 // The blocks of one plane. `at` is the first number's position; `raw`, `escapes` and `extra_at` advance. False if the escapes or extra
 // bits run out.
 template <class S>
-inline bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, std::uint32_t blocks_y,
+HR_STAGE bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, std::uint32_t blocks_y,
                           const std::uint8_t* at, const std::uint8_t*& raw, const std::uint8_t* extra,
                           std::uint64_t& extra_at, std::uint64_t extra_end, Cursor& escapes, S* plane,
-                          std::ptrdiff_t pitch) {
+                          std::ptrdiff_t pitch, const Ahead& ahead, std::uint32_t ahead_step) {
+#if defined(HR_OWN_EXPAND_BLOCKS)
+  if constexpr (sizeof(S) == 1)
+    return expand_byte_blocks(classes, blocks_x, blocks_y, at, raw, extra, extra_at, extra_end, plane, pitch,
+                              ahead, ahead_step);
+#endif
   constexpr auto& table = class_table<8 * sizeof(S)>();
   const U8 fifteen = set_all(std::uint8_t{15});
   for (std::uint32_t y = 0; y < blocks_y; ++y, plane += 8 * pitch) {
+    ahead.fetch(ahead_step++);
     for (std::uint32_t x = 0; x < blocks_x; ++x) {
       const std::uint8_t c = *classes++;
       S* to = plane + 8 * x;

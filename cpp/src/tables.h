@@ -23,11 +23,17 @@ constexpr OnesTable make_ones() {
 }
 inline constexpr OnesTable kOnes = make_ones();
 
-// For sixteen packed samples of b <= 8 bits: which two bytes hold sample i (as a byte shuffle within halves of eight samples), and the factor
-// that moves its top bit to bit 15. A sample never spans more than two bytes: its shift is at most 7, and 7 + 8 <= 16.
+// For sixteen packed samples of b <= 8 bits: which two bytes hold sample i (as a byte shuffle within halves of eight samples), the factor
+// that moves its top bit to bit 15, and the factor whose high product moves it back with its sign. A sample never spans more than two
+// bytes: its shift is at most 7, and 7 + 8 <= 16. One row a width, so that one index finds all three.
+struct SpreadRow {
+  alignas(32) std::uint8_t shuffle[32];
+  alignas(32) std::uint16_t up[16];
+  alignas(32) std::uint16_t down[16];
+  std::uint8_t padding[32];  // a row is 128 bytes
+};
 struct SpreadTable {
-  alignas(32) std::uint8_t shuffle[9][32];
-  alignas(32) std::uint16_t multiply[9][16];
+  SpreadRow row[9];
 };
 
 constexpr SpreadTable make_spread() {
@@ -35,9 +41,10 @@ constexpr SpreadTable make_spread() {
   for (unsigned b = 0; b <= 8; ++b)
     for (unsigned i = 0; i < 16; ++i) {
       const unsigned byte = (i * b) / 8, shift = (i * b) % 8;
-      t.shuffle[b][2 * i] = static_cast<std::uint8_t>(byte);
-      t.shuffle[b][2 * i + 1] = static_cast<std::uint8_t>((byte + 1) & 15);
-      t.multiply[b][i] = b == 0 ? 0 : static_cast<std::uint16_t>(1U << (16 - b - shift));
+      t.row[b].shuffle[2 * i] = static_cast<std::uint8_t>(byte);
+      t.row[b].shuffle[2 * i + 1] = static_cast<std::uint8_t>((byte + 1) & 15);
+      t.row[b].up[i] = b == 0 ? 0 : static_cast<std::uint16_t>(1U << (16 - b - shift));
+      t.row[b].down[i] = static_cast<std::uint16_t>(1U << b);
     }
   return t;
 }

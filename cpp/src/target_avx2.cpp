@@ -6,12 +6,15 @@
 #include "kernels.h"
 #include "tables.h"
 
+#define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "avx2"
 
 namespace headrace {
 namespace avx2 {
+#include "window-inl.h"
 #include "simd/avx2.h"
 #include "simd/avx2_bits.h"
+#include "simd/avx2_positions.h"
 #include "simd/avx2_encode.h"
 #include "target-inl.h"
 }  // namespace avx2

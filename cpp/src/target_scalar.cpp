@@ -4,10 +4,12 @@
 #include "kernels.h"
 #include "tables.h"
 
+#define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "scalar"
 
 namespace headrace {
 namespace scalar {
+#include "window-inl.h"
 #include "simd/scalar.h"
 #include "simd/scalar_encode.h"
 #include "target-inl.h"

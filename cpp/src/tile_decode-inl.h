@@ -193,16 +193,17 @@ const char* RunDecoder<S>::packed(std::uint32_t i, Cursor in) {
   std::size_t payload = 0;
   for (std::uint32_t p = 0; p < channels; ++p) {
     std::uint8_t* b = grid + std::size_t{p} * groups;
-    if (!sum_widths(b, groups_x, groups_y, 8 * sizeof(S))) return "a width is out of range";
-    for (std::uint32_t k = 0; k < groups; ++k) payload += 2 * std::size_t{b[k]};
+    if (!sum_widths(b, groups_x, groups_y, 8 * sizeof(S), payload)) return "a width is out of range";
   }
-  if (payload != in.left()) return "the samples of a tile do not have their length";
+  if (2 * payload != in.left()) return "the samples of a tile do not have their length";
+  const Ahead ahead(window(i), header_.pixel_bytes(), channels * groups_y);
   for (std::uint32_t p = 0; p < channels; ++p) {
     const unsigned predictor = (predictors[p / 2] >> (4 * (p % 2))) & 15;
     if (predictor > kMedAvg) return "a predictor is out of range";
     all_med_avg_ = all_med_avg_ && predictor == kMedAvg;
     masks1_[p].fill(column, w, predictor);
-    in.at = expand_groups(in.at, grid + std::size_t{p} * groups, groups_x, groups_y, plane(p, column), kPitch);
+    in.at = expand_groups(in.at, grid + std::size_t{p} * groups, groups_x, groups_y, plane(p, column), kPitch, ahead,
+                          p * groups_y);
     finish_edges(plane(p, column), kPitch, w, h);
   }
   if (channels % 2 == 1 && predictors[channels / 2] >> 4 != 0) return "unused bits are not 0";
@@ -257,6 +258,7 @@ const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
   std::uint64_t extra_at = 0;
 
   const std::uint32_t column = wave_column(i);
+  const Ahead ahead(window(i), header_.pixel_bytes(), channels * blocks_y);
   for (std::uint32_t p = 0; p < channels; ++p) {
     const std::uint8_t* ids = predictors + p * strip_bytes;
     for (std::uint32_t s = 0; s < 2 * strip_bytes; ++s) {
@@ -268,7 +270,7 @@ const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
     positions_[-1] = 0xFF;
     positions(unary[p], load_le<std::uint16_t>(lengths + 2 + 2 * p), positions_);
     if (!expand_blocks(grid + std::size_t{p} * blocks, blocks_x, blocks_y, positions_, raw_at, extra, extra_at, extra_end, escapes,
-                       plane(p, column), kPitch))
+                       plane(p, column), kPitch, ahead, p * blocks_y))
       return "the escapes or extra bits of a tile run out";
     finish_edges(plane(p, column), kPitch, w, h);
   }
@@ -377,11 +379,14 @@ void RunDecoder<S>::flush() {
   for (; p + 3 <= channels; p += 3) wave_planes<3>(p, columns);
   if (channels - p == 2) wave_planes<2>(p, columns);
   if (channels - p == 1) wave_planes<1>(p, columns);
-  for (std::uint32_t i = wave_first_; i <= last; ++i) {
-    S* channel[kMaxChannels];
-    for (std::uint32_t k = 0; k < channels; ++k) channel[coded_channel(k, channels)] = plane(k, wave_column(i));
-    emit(channel, kPitch, channels, fixed_->codes[i], map_, window(i));
+  EmitTile<S> tiles[kGroupColumns / 32];
+  for (std::uint32_t i = 0; i < pending_; ++i) {
+    for (std::uint32_t k = 0; k < channels; ++k)
+      tiles[i].channel[coded_channel(k, channels)] = plane(k, wave_column(wave_first_ + i));
+    tiles[i].codes = fixed_->codes[wave_first_ + i];
+    tiles[i].window = window(wave_first_ + i);
   }
+  emit(tiles, pending_, kPitch, channels, map_);
   pending_ = 0;
   all_med_avg_ = true;
 }

@@ -78,7 +78,7 @@ inline V med(V w, V n, V nw) {
 // Undo the prediction of P planes. `planes[p]` is column 0 of row 0; rows are `pitch` apart. With AllMedAvg the
 // masks are not looked at.
 template <class S, int P, int Skew, bool AllMedAvg>
-inline void wave(S* const* planes, std::ptrdiff_t pitch, std::uint32_t columns, std::uint32_t rows,
+HR_STAGE void wave(S* const* planes, std::ptrdiff_t pitch, std::uint32_t columns, std::uint32_t rows,
                  const ColumnTable<Skew>& inner, const PredictorMasks<Skew>* const* masks) {
   using V = Vector<S>;
   alignas(64) V steps[P][16];

@@ -20,7 +20,15 @@ inline U8 avg(U8 a, U8 b) { return {_mm256_avg_epu8(a.v, b.v)}; }
 inline U8 bit_and(U8 a, U8 b) { return {_mm256_and_si256(a.v, b.v)}; }
 inline U8 bit_xor(U8 a, U8 b) { return {_mm256_xor_si256(a.v, b.v)}; }
 inline U8 equal(U8 a, U8 b) { return {_mm256_cmpeq_epi8(a.v, b.v)}; }
-inline U8 select(U8 mask, U8 yes, U8 no) { return {_mm256_blendv_epi8(no.v, yes.v, mask.v)}; }
+// For masks of whole lanes. With AVX-512 one instruction of three inputs.
+inline __m256i select(__m256i mask, __m256i yes, __m256i no) {
+#if defined(__AVX512VL__)
+  return _mm256_ternarylogic_epi32(mask, yes, no, 0xCA);
+#else
+  return _mm256_blendv_epi8(no, yes, mask);
+#endif
+}
+inline U8 select(U8 mask, U8 yes, U8 no) { return {select(mask.v, yes.v, no.v)}; }
 inline U8 shift_left(U8 a, unsigned n) {
   const __m256i keep = _mm256_set1_epi8(static_cast<char>(0xFF << n));
   return {_mm256_and_si256(_mm256_sll_epi16(a.v, _mm_cvtsi32_si128(static_cast<int>(n))), keep)};
@@ -39,9 +47,20 @@ inline U8 lookup(const std::uint8_t* table, U8 index) {
   return {_mm256_shuffle_epi8(t, index.v)};
 }
 inline bool any(U8 a) { return _mm256_testz_si256(a.v, a.v) == 0; }
+inline std::uint32_t sum_lanes(U8 a) {
+  const __m256i s = _mm256_sad_epu8(a.v, _mm256_setzero_si256());
+  const __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(t) + _mm_extract_epi32(t, 2));
+}
 // Lane r gets lane r - 1; lane 0 gets 0.
 inline U8 from_lane_above(U8 a) {
+#if defined(__AVX512VBMI__)
+  const __m256i index = _mm256_setr_epi8(0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+                                         23, 24, 25, 26, 27, 28, 29, 30);
+  return {_mm256_maskz_permutexvar_epi8(0xFFFFFFFE, index, a.v)};
+#else
   return {_mm256_alignr_epi8(a.v, _mm256_permute2x128_si256(a.v, a.v, 0x08), 15)};
+#endif
 }
 inline void zip(U8 a, U8 b, U8& first, U8& second) {
   const __m256i lo = _mm256_unpacklo_epi8(a.v, b.v);
@@ -71,7 +90,7 @@ inline U16 bit_and(U16 a, U16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_
 inline U16 bit_xor(U16 a, U16 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
 inline U16 equal(U16 a, U16 b) { return {_mm256_cmpeq_epi16(a.lo, b.lo), _mm256_cmpeq_epi16(a.hi, b.hi)}; }
 inline U16 select(U16 m, U16 yes, U16 no) {
-  return {_mm256_blendv_epi8(no.lo, yes.lo, m.lo), _mm256_blendv_epi8(no.hi, yes.hi, m.hi)};
+  return {select(m.lo, yes.lo, no.lo), select(m.hi, yes.hi, no.hi)};
 }
 inline U16 shift_left(U16 a, unsigned n) {
   const __m128i c = _mm_cvtsi32_si128(static_cast<int>(n));
@@ -94,6 +113,33 @@ inline U16 widen(U8 a) {
 }
 inline U16 widen_signed(U8 a) {
   return {_mm256_cvtepi8_epi16(_mm256_castsi256_si128(a.v)), _mm256_cvtepi8_epi16(_mm256_extracti128_si256(a.v, 1))};
+}
+
+// Each of n samples becomes the sum of all up to it. May also change the samples up to the next multiple of 16.
+inline void sum_along(std::uint8_t* p, std::uint32_t n) {
+  const __m128i last = _mm_set1_epi8(15);
+  __m128i carry = _mm_setzero_si128();
+  for (std::uint32_t i = 0; i < n; i += 16) {
+    __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i));
+    x = _mm_add_epi8(x, _mm_slli_si128(x, 1));
+    x = _mm_add_epi8(x, _mm_slli_si128(x, 2));
+    x = _mm_add_epi8(x, _mm_slli_si128(x, 4));
+    x = _mm_add_epi8(_mm_add_epi8(x, _mm_slli_si128(x, 8)), carry);
+    carry = _mm_shuffle_epi8(x, last);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i), x);
+  }
+}
+inline void sum_along(std::uint16_t* p, std::uint32_t n) {
+  const __m128i last = _mm_set1_epi16(0x0F0E);
+  __m128i carry = _mm_setzero_si128();
+  for (std::uint32_t i = 0; i < n; i += 8) {
+    __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i));
+    x = _mm_add_epi16(x, _mm_slli_si128(x, 2));
+    x = _mm_add_epi16(x, _mm_slli_si128(x, 4));
+    x = _mm_add_epi16(_mm_add_epi16(x, _mm_slli_si128(x, 8)), carry);
+    carry = _mm_shuffle_epi8(x, last);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i), x);
+  }
 }
 
 // Four rows of eight samples, `pitch` samples apart.

@@ -92,6 +92,11 @@ inline bool any(const U8& a) {
   for (int i = 0; i < 32; ++i) all |= a.v[i];
   return all != 0;
 }
+inline std::uint32_t sum_lanes(const U8& a) {
+  std::uint32_t sum = 0;
+  for (int i = 0; i < 32; ++i) sum += a.v[i];
+  return sum;
+}
 inline U8 lookup(const std::uint8_t* table, const U8& index) {
   return each<std::uint8_t>([&](int i) { return table[index.v[i] & 15]; });
 }
@@ -111,6 +116,12 @@ inline U16 widen(const U8& a) {
 }
 inline U16 widen_signed(const U8& a) {
   return each<std::uint16_t>([&](int i) { return static_cast<std::int8_t>(a.v[i]); });
+}
+
+// Each of n samples becomes the sum of all up to it. May also change the samples up to the next multiple of 16.
+template <class S>
+inline void sum_along(S* p, std::uint32_t n) {
+  for (std::uint32_t i = 1; i < n; ++i) p[i] = static_cast<S>(p[i] + p[i - 1]);
 }
 
 // Four rows of eight samples, `pitch` samples apart.
@@ -148,16 +159,19 @@ inline std::int32_t sign_extend(std::uint32_t x, unsigned bits) {
   const std::uint32_t sign = bits == 0 ? 0 : 1U << (bits - 1);
   return static_cast<std::int32_t>((x ^ sign) - sign);
 }
-// Four groups of 4x4 signed samples, side by side: four rows of sixteen. `bits` are the groups' widths, `from` their first bytes.
-inline void unpack_groups(const std::uint8_t* const* from, const std::uint8_t* bits, std::uint8_t* to,
-                          std::ptrdiff_t pitch) {
-  for (int g = 0; g < 4; ++g) {
+// Four groups of 4x4 signed samples, side by side: four rows of sixteen. `widths` has a byte for each group. Returns the end of the groups.
+inline const std::uint8_t* unpack_groups(const std::uint8_t* from, std::uint32_t widths, std::uint8_t* to,
+                                         std::ptrdiff_t pitch) {
+  for (int g = 0; g < 4; ++g, widths >>= 8) {
+    const unsigned bits = widths & 0xFF;
     std::uint8_t s[16];
-    store_le(s, spread(from[g], bits[g]));
-    store_le(s + 8, spread(from[g] + bits[g], bits[g]));
+    store_le(s, spread(from, bits));
+    store_le(s + 8, spread(from + bits, bits));
     for (int i = 0; i < 16; ++i)
-      to[(i / 4) * pitch + 4 * g + i % 4] = static_cast<std::uint8_t>(sign_extend(s[i], bits[g]));
+      to[(i / 4) * pitch + 4 * g + i % 4] = static_cast<std::uint8_t>(sign_extend(s[i], bits));
+    from += 2 * bits;
   }
+  return from;
 }
 inline void unpack_group(const std::uint8_t* from, unsigned bits, std::uint16_t* to, std::ptrdiff_t pitch) {
   std::uint8_t low[16], s[16];
@@ -175,7 +189,7 @@ inline void unpack_group(const std::uint8_t* from, unsigned bits, std::uint16_t*
 }
 
 // The positions, modulo 256, of the one bits of n bytes. Writes up to 8 bytes past the last.
-inline void positions(const std::uint8_t* from, std::size_t n, std::uint8_t* to) {
+HR_STAGE void positions(const std::uint8_t* from, std::size_t n, std::uint8_t* to) {
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t base = (i % 32) * 0x0808080808080808U;
     store_le(to, load_le<std::uint64_t>(kOnes.position[from[i]]) | base);
