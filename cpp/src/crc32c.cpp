@@ -7,8 +7,9 @@
 #include "headrace/codec.h"
 
 #if defined(HEADRACE_X86)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
 
@@ -19,6 +20,7 @@ constexpr std::uint32_t kPolynomial = 0x82F63B78;  // Castagnoli, reflected
 constexpr std::size_t kAhead = 2048;               // bytes that are asked for before they are needed
 constexpr std::size_t kStretch = 256;              // bytes that each of the three side-by-side sums covers
 
+using Update = std::uint32_t (*)(std::uint32_t, const std::uint8_t*, std::size_t) noexcept;
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
 constexpr Table make_slices() {
@@ -89,38 +91,68 @@ __attribute__((target("sse4.2"))) std::uint32_t update_sse42(std::uint32_t crc, 
   return crc;
 }
 
-bool has_hardware() noexcept { return __builtin_cpu_supports("sse4.2"); }
-std::uint32_t update_hardware(std::uint32_t crc, const std::uint8_t* p, std::size_t n) noexcept {
-  return update_sse42(crc, p, n);
+// x^e modulo the polynomial, as the upper half of a bit-reflected 64-bit factor. A carry-less product of reflected numbers comes out multiplied
+// by x, hence e - 1.
+constexpr std::uint64_t power(unsigned e) {
+  std::uint32_t c = 0x80000000;  // x^0, reflected
+  for (unsigned i = 0; i < e - 1; ++i) c = (c & 1) ? (c >> 1) ^ kPolynomial : c >> 1;
+  return std::uint64_t{c} << 32;
+}
+
+// 128 bits carried over `Bits` further bits of the message: the first 64 of them lie 64 higher.
+template <unsigned Bits>
+__attribute__((target("avx512f,vpclmulqdq"))) inline __m512i fold(__m512i a, __m512i next) noexcept {
+  const __m512i k = _mm512_set_epi64(power(Bits), power(Bits + 64), power(Bits), power(Bits + 64), power(Bits),
+                                     power(Bits + 64), power(Bits), power(Bits + 64));
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k, 0x00), _mm512_clmulepi64_epi128(a, k, 0x11), next, 0x96);
+}
+
+// Folds 256 bytes a turn by carry-less products; what is left of them is a short message with the same sum.
+__attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2"))) std::uint32_t update_vpclmul(std::uint32_t crc, const std::uint8_t* p,
+                                                                                 std::size_t n) noexcept {
+  if (n < 512) return update_sse42(crc, p, n);
+  __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
+  __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+  for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
+    a = fold<2048>(a, _mm512_loadu_si512(p));
+    b = fold<2048>(b, _mm512_loadu_si512(p + 64));
+    c = fold<2048>(c, _mm512_loadu_si512(p + 128));
+    d = fold<2048>(d, _mm512_loadu_si512(p + 192));
+  }
+  alignas(64) std::uint8_t rest[64];
+  _mm512_store_si512(rest, fold<512>(fold<512>(fold<512>(a, b), c), d));
+  return update_sse42(update_sse42(0, rest, 64), p, n);
+}
+
+Update best_update() noexcept {
+  if (!__builtin_cpu_supports("sse4.2")) return update_portable;
+  if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+    return update_vpclmul;
+  return update_sse42;
 }
 
 #elif defined(__aarch64__) && defined(__linux__)
 
-bool has_hardware() noexcept { return (getauxval(AT_HWCAP) & (1UL << 7)) != 0; }  // HWCAP_CRC32
-
-__attribute__((target("arch=armv8-a+crc"))) std::uint32_t update_hardware(std::uint32_t crc, const std::uint8_t* p,
+__attribute__((target("arch=armv8-a+crc"))) std::uint32_t update_arm(std::uint32_t crc, const std::uint8_t* p,
                                                                           std::size_t n) noexcept {
   for (; n >= 8; p += 8, n -= 8) crc = __builtin_aarch64_crc32cx(crc, load_le<std::uint64_t>(p));
   for (; n > 0; --n) crc = __builtin_aarch64_crc32cb(crc, *p++);
   return crc;
 }
 
+Update best_update() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? update_arm : update_portable; }
+
 #else
 
-bool has_hardware() noexcept { return false; }
-std::uint32_t update_hardware(std::uint32_t crc, const std::uint8_t* p, std::size_t n) noexcept {
-  return update_portable(crc, p, n);
-}
+Update best_update() noexcept { return update_portable; }
 
 #endif
 
 }  // namespace
 
 std::uint32_t crc32c(Bytes bytes, std::uint32_t seed) noexcept {
-  static const bool hardware = has_hardware();
-  const std::uint32_t crc = ~seed;
-  return ~(hardware ? update_hardware(crc, bytes.data(), bytes.size())
-                    : update_portable(crc, bytes.data(), bytes.size()));
+  static const Update update = best_update();
+  return ~update(~seed, bytes.data(), bytes.size());
 }
 
 }  // namespace headrace

@@ -77,7 +77,7 @@ class Runs {
 };
 
 // Check the sums of a run, then decode it.
-Status decode_run(const Kernels& k, const DecodeTiles& job, const std::uint8_t* file_begin) noexcept {
+Status decode_run(const Kernels& k, DecodeTiles& job, const std::uint8_t* file_begin) noexcept {
   const ImageHeader& h = *job.header;
   const std::uint64_t first = std::uint64_t{job.tile_y} * h.tiles_x + job.tile_x;
   const auto length = [&](std::uint64_t i) { return load_le<std::uint32_t>(&h.tile_lengths[4 * (first + i)]); };
@@ -92,6 +92,7 @@ Status decode_run(const Kernels& k, const DecodeTiles& job, const std::uint8_t* 
       return fail("the checksum of a tile does not match", i);
     at += length(i);
   }
+  job.end = at;
   std::uint32_t bad = 0;
   if (const char* what = k.decode_tiles(job, bad)) return fail(what, bad);
   return {};
@@ -116,8 +117,14 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
   run_workers(useful_threads(threads, area), [&] {
     const Scratch scratch(k.decode_scratch_bytes(header));
     if (!scratch) return failure.set({Code::no_memory, "no memory to decode a tile", 0, -1});
-    DecodeTiles job{&header, nullptr,     file.data() + file.size(), 0, 0, 0, region, out,
-                    row_stride, values.get(), scratch.get()};
+    DecodeTiles job{};
+    job.header = &header;
+    job.file_end = file.data() + file.size();
+    job.region = region;
+    job.out = out;
+    job.row_stride = row_stride;
+    job.values = values.get();
+    job.scratch = scratch.get();
     while (!failure && runs.next(job))
       if (Status s = decode_run(k, job, file.data()); !s) failure.set(s);
   });

@@ -21,6 +21,7 @@ inline constexpr std::size_t kOverread = 128;
 struct DecodeTiles {
   const ImageHeader* header;
   const std::uint8_t* first;     // first byte of the first tile
+  const std::uint8_t* end;       // of the last tile
   const std::uint8_t* file_end;
   std::uint32_t tile_x;
   std::uint32_t tile_y;

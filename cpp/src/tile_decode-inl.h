@@ -27,7 +27,8 @@ class RunDecoder {
            round_up(positions_bytes(h)) + round_up(tile_bytes(h) + kOverread) + 256;
   }
 
-  explicit RunDecoder(const DecodeTiles& job) : job_(job), header_(*job.header), map_(sample_map(job)) {
+  explicit RunDecoder(const DecodeTiles& job)
+      : job_(job), header_(*job.header), map_(sample_map(job)), upcoming_(next_bytes(job)) {
     std::uint8_t* p = job.scratch;
     const auto carve = [&p](std::size_t n) {
       std::uint8_t* at = p;
@@ -67,6 +68,12 @@ class RunDecoder {
   }
 
  private:
+  // As many bytes as this run has, dealt out over the steps of its waves.
+  static Upcoming next_bytes(const DecodeTiles& job) {
+    const std::ptrdiff_t n = job.end - job.first, left = job.file_end - job.end;
+    const std::size_t steps = std::size_t{ceil_div(job.header->channels, 3)} * job.count * job.header->tile_width / 16;
+    return {job.end, job.end + (n < left ? n : left), steps};
+  }
   static std::size_t tile_bytes(const ImageHeader& h) {
     return 1 + std::size_t{h.tile_width} * kTileHeight * h.channels * sizeof(S);
   }
@@ -158,6 +165,7 @@ class RunDecoder {
   std::uint32_t wave_first_ = 0;  // first tile of the run that waits for its wave
   std::uint32_t pending_ = 0;     // how many do
   bool all_med_avg_ = true;
+  Upcoming upcoming_;
 };
 
 template <class S>
@@ -362,11 +370,11 @@ void RunDecoder<S>::wave_planes(std::uint32_t first_plane, std::uint32_t columns
     masks2[p] = masks2_ + first_plane + p;
   }
   if (header_.mode == Mode::dense)
-    wave<S, P, 2, false>(planes, kPitch, columns, rows(), fixed_->inner2, masks2);
+    wave<S, P, 2, false>(planes, kPitch, columns, rows(), fixed_->inner2, masks2, upcoming_);
   else if (all_med_avg_)
-    wave<S, P, 1, true>(planes, kPitch, columns, rows(), fixed_->inner1, masks1);
+    wave<S, P, 1, true>(planes, kPitch, columns, rows(), fixed_->inner1, masks1, upcoming_);
   else
-    wave<S, P, 1, false>(planes, kPitch, columns, rows(), fixed_->inner1, masks1);
+    wave<S, P, 1, false>(planes, kPitch, columns, rows(), fixed_->inner1, masks1, upcoming_);
 }
 
 // Predict the tiles that wait, all planes in one wave of up to three, and write them out.

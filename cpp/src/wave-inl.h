@@ -79,7 +79,7 @@ inline V med(V w, V n, V nw) {
 // masks are not looked at.
 template <class S, int P, int Skew, bool AllMedAvg>
 HR_STAGE void wave(S* const* planes, std::ptrdiff_t pitch, std::uint32_t columns, std::uint32_t rows,
-                 const ColumnTable<Skew>& inner, const PredictorMasks<Skew>* const* masks) {
+                 const ColumnTable<Skew>& inner, const PredictorMasks<Skew>* const* masks, Upcoming& upcoming) {
   using V = Vector<S>;
   alignas(64) V steps[P][16];
   V west[P], north[P], north_west[P], north_east[P];
@@ -88,6 +88,7 @@ HR_STAGE void wave(S* const* planes, std::ptrdiff_t pitch, std::uint32_t columns
   const std::ptrdiff_t row = pitch - Skew;
   const std::uint32_t end = columns + (rows - 1) * Skew;
   for (std::uint32_t t0 = 0; t0 < end; t0 += 16) {
+    upcoming.fetch();
     for (int p = 0; p < P; ++p) gather_steps(planes[p] + t0, row, steps[p]);
     for (std::uint32_t k = 0; k < 16; ++k) {
       const std::uint32_t t = t0 + k;

@@ -56,3 +56,21 @@ class Ahead {
   std::size_t row_bytes_;
   std::uint32_t rows_, steps_;
 };
+
+// Asks for the bytes that are decoded next, a little at a time, while others are.
+class Upcoming {
+ public:
+  Upcoming(const std::uint8_t* begin, const std::uint8_t* end, std::size_t steps)
+      : at_(begin), end_(end), step_((static_cast<std::size_t>(end - begin) / steps + 64) / 64 * 64) {}
+
+  void fetch() {
+    const std::size_t left = static_cast<std::size_t>(end_ - at_), n = left < step_ ? left : step_;
+    for (std::size_t i = 0; i < n; i += 64) __builtin_prefetch(at_ + i, 0, 2);
+    at_ += n;
+  }
+
+ private:
+  const std::uint8_t* at_;
+  const std::uint8_t* end_;
+  std::size_t step_;
+};
