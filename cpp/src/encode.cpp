@@ -168,6 +168,7 @@ Status encode_checked(const Pixels& px, Mode mode, Bytes metadata, unsigned thre
     for (std::uint32_t y = next++; y < tiles_y && !failure; y = next++) {
       try {
         std::vector<std::uint8_t>& row = parts.tile_rows[y];
+        row.reserve(std::size_t{px.width} * kTileHeight * px.channels * (coded_bits / 8) / 2);
         for (std::uint32_t x = 0; x < tiles_x; ++x) {
           const EncodeTile job{&px,
                                mode,

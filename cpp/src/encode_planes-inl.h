@@ -14,8 +14,8 @@ struct PlaneSet {
 };
 
 template <class S>
-inline void pad_columns(S* plane, std::uint32_t w, std::uint32_t h) {
-  const std::uint32_t end = (w + 31) / 32 * 32 + 8;
+HR_STAGE void pad_columns(S* plane, std::uint32_t w, std::uint32_t h) {
+  const std::uint32_t end = (w + 31) / 32 * 32 + 1;
   for (std::uint32_t y = 0; y < h; ++y, plane += kEncodePitch) {
     plane[-1] = plane[0];
     for (std::uint32_t x = w; x < end; ++x) plane[x] = plane[w - 1];
@@ -43,7 +43,7 @@ inline void load_channel(const EncodeTile& job, std::uint32_t c, S* plane) {
 }
 
 template <class S>
-inline void load_tile(const EncodeTile& job, PlaneSet<S> planes) {
+HR_STAGE void load_tile(const EncodeTile& job, PlaneSet<S> planes) {
   const Pixels& px = *job.pixels;
   if constexpr (sizeof(S) == 1) {
     if (px.channels == 3 && px.depth == 8 && !job.ranks && px.column_stride == 3 && px.channel_stride == 1) {
@@ -75,15 +75,15 @@ inline void load_tile(const EncodeTile& job, PlaneSet<S> planes) {
 
 // Do enough neighbours agree that a palette may pay?
 template <class S>
-inline bool has_runs(const S* plane, std::uint32_t w, std::uint32_t h) {
+HR_STAGE bool has_runs(const S* plane, std::uint32_t w, std::uint32_t h) {
   std::uint32_t same = 0;
   for (std::uint32_t y = 0; y < h; y += 4)
     for (std::uint32_t x = 1; x < w; ++x) same += plane[y * kEncodePitch + x] == plane[y * kEncodePitch + x - 1];
-  return 3 * same >= (w - 1) * ceil_div(h, 4);
+  return 2 * same >= (w - 1) * ceil_div(h, 4);
 }
 
 template <class S>
-inline void subtract_reference(const S* plane, const S* previous, const S* before, std::uint32_t w, std::uint32_t h, S* to) {
+HR_STAGE void subtract_reference(const S* plane, const S* previous, const S* before, std::uint32_t w, std::uint32_t h, S* to) {
   const Vector<S> mid = set_all(static_cast<S>(S{1} << (8 * sizeof(S) - 1)));
   for (std::uint32_t y = 0; y < h; ++y) {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * kEncodePitch;
@@ -118,7 +118,7 @@ inline std::uint32_t texture(std::uint32_t x, std::uint32_t w, std::uint32_t h, 
 
 // The code of each channel that leaves the least texture.
 template <class S>
-inline void choose_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h, std::uint8_t* codes) {
+HR_STAGE void choose_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h, std::uint8_t* codes) {
   using V = Vector<S>;
   for (std::uint32_t p = 0; p < channels; ++p) {
     const std::uint32_t c = coded_channel(p, channels);
@@ -172,7 +172,7 @@ struct Neighbours {
 
 // The predictor of each strip of 32 columns that leaves the least texture.
 template <class S>
-inline void choose_predictors(const S* plane, std::uint32_t w, std::uint32_t h, std::uint8_t* ids) {
+HR_STAGE void choose_predictors(const S* plane, std::uint32_t w, std::uint32_t h, std::uint8_t* ids) {
   for (std::uint32_t x = 0; x < w; x += kStrip) {
     std::uint32_t cost[kPredictors] = {};
     for (std::uint32_t y0 = 0; y0 < h; y0 += 8) {
@@ -203,7 +203,7 @@ inline void choose_predictors(const S* plane, std::uint32_t w, std::uint32_t h, 
 
 // Residuals of a plane, 0 where a block sticks out of the tile; `id(x)` is the predictor of the strip at column x.
 template <class S, class Id>
-inline void take_residuals(const S* plane, std::uint32_t w, std::uint32_t h, const Id& id, S* to) {
+HR_STAGE void take_residuals(const S* plane, std::uint32_t w, std::uint32_t h, const Id& id, S* to) {
   for (std::uint32_t y = 0; y < h; ++y) {
     const S* from = plane + static_cast<std::ptrdiff_t>(y) * kEncodePitch;
     S* row = to + static_cast<std::ptrdiff_t>(y) * kEncodePitch;
@@ -229,6 +229,14 @@ inline void zigzag_residuals(const S* plane, std::uint32_t w, std::uint32_t h, c
       S* at = to + static_cast<std::ptrdiff_t>(y) * kEncodePitch + x;
       store(at, do_zigzag(load(at)));
     }
+}
+
+// 8x8 blocks, back to back.
+template <class S>
+HR_STAGE void gather_blocks(const S* plane, std::uint32_t blocks_x, std::uint32_t blocks_y, S* to) {
+  for (std::uint32_t y = 0; y < blocks_y; ++y, plane += 8 * kEncodePitch)
+    for (std::uint32_t x = 0; x < blocks_x; ++x, to += 64)
+      for (int r = 0; r < 8; ++r) std::memcpy(to + 8 * r, plane + r * kEncodePitch + 8 * x, 8 * sizeof(S));
 }
 
 template <class S>

@@ -20,6 +20,24 @@ bool ascending(Bytes a, Bytes b) noexcept {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
 }
 
+// Is it valid UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF?
+bool is_utf8(Bytes text) noexcept {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::uint32_t first = text[i++];
+    if (first < 0x80) continue;
+    const int more = std::countl_one(static_cast<std::uint8_t>(first)) - 1;  // bytes that follow
+    if (more < 1 || more > 3 || text.size() - i < static_cast<std::size_t>(more)) return false;
+    std::uint32_t point = first & (0x3FU >> more);
+    for (int k = 0; k < more; ++k) {
+      if ((text[i] & 0xC0) != 0x80) return false;
+      point = point << 6 | (text[i++] & 0x3FU);
+    }
+    constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};  // that need so many bytes
+    if (point < kLeast[more - 1] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF)) return false;
+  }
+  return true;
+}
+
 // Sets header.rank_count from a section of at least one byte.
 Status parse_ranks(Bytes section, std::uint64_t offset, ImageHeader& header) noexcept {
   const std::uint64_t levels = std::uint64_t{1} << header.depth;
@@ -97,6 +115,7 @@ Status check_metadata(Bytes section) noexcept {
     const std::size_t value_bytes = load_le<std::uint32_t>(&section[at + 1 + key_bytes]);
     if (section.size() - at - 5 - key_bytes < value_bytes) return corrupt("the metadata is cut short", at);
     const Bytes key = section.subspan(at + 1, key_bytes);
+    if (!is_utf8(key)) return corrupt("a metadata key is not UTF-8", at);
     if (at > 0 && !ascending(last, key)) return corrupt("the metadata keys are not strictly ascending", at);
     last = key;
     at += 5 + key_bytes + value_bytes;
@@ -109,6 +128,7 @@ Status parse_header(Bytes file, ImageHeader& header) noexcept {
   if (file.size() < kFixedHeaderBytes) return corrupt("the file is shorter than a header", file.size());
   const std::uint8_t* p = file.data();
   if (!std::equal(kMagic, kMagic + 4, p)) return corrupt("this is not an .hri file", 0);
+  if (std::popcount(p[4]) % 2 != 0) return corrupt("the version byte is damaged", 4);
   if (p[4] != kVersion) return {Code::unsupported, "the file is of another version of the format", 4, -1};
   const std::uint8_t flags = p[5];
   header.mode = (flags & 1) ? Mode::dense : Mode::fast;
@@ -124,7 +144,7 @@ Status parse_header(Bytes file, ImageHeader& header) noexcept {
   if (header.channels < 1 || header.channels > kMaxChannels) return corrupt("the number of channels is not 1 to 64", 7);
   if (header.width == 0 || header.height == 0) return corrupt("a side of the image is 0", 8);
   if (tile_width_log2 < kMinTileWidthLog2 || tile_width_log2 > kMaxTileWidthLog2)
-    return corrupt("the tile width is not 32 to 512", 12);
+    return corrupt("the tile width is not 32 to 256", 12);
   if ((p[13] | p[14] | p[15]) != 0) return corrupt("reserved bytes are not 0", 13);
   header.tile_width = 1U << tile_width_log2;
   header.tiles_x = ceil_div(header.width, header.tile_width);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 #include "tables.h"

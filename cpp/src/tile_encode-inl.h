@@ -124,7 +124,7 @@ class TileEncoder {
   S* values_;     // by channel
   S* plane_;      // the plane at work
   S* residuals_;  // its residuals, as zigzag numbers in a coded tile
-  S* trial_;
+  S* trial_;      // residuals on trial, or blocks back to back
   std::uint8_t* grid_;
   std::uint8_t* raw_;
   std::uint8_t* unary_;
@@ -153,10 +153,14 @@ std::size_t TileEncoder<S>::packed(std::uint8_t* const out) {
     predictors[p / 2] |= static_cast<std::uint8_t>(id << (4 * (p % 2)));
     std::uint8_t* b = grid_;
     group_widths(residuals_, groups_x, groups_y, b);
-    for (std::uint32_t g = 0; g < groups; ++g) {
-      const int above = g >= groups_x ? b[g - groups_x] : g > 0 ? b[g - 1] : static_cast<int>(kFirstWidth);
-      widths.put(zigzag8(b[g] - above));
+    for (std::uint32_t x = 0; x < groups_x; ++x) widths.put(zigzag8(b[x] - (x > 0 ? b[x - 1] : static_cast<int>(kFirstWidth))));
+    std::uint32_t g = groups_x;
+    for (; g + 32 <= groups; g += 32) {
+      std::uint8_t numbers[32];
+      store(numbers, do_zigzag(sub(load(b + g), load(b + g - groups_x))));
+      for (int i = 0; i < 32; i += 8) widths.put8(load_le<std::uint64_t>(numbers + i));
     }
+    for (; g < groups; ++g) widths.put(zigzag8(b[g] - b[g - groups_x]));
     payload = pack_groups(residuals_, b, groups_x, groups_y, payload);
   }
   const std::size_t width_bytes = widths.finish();
@@ -197,13 +201,11 @@ std::size_t TileEncoder<S>::coded(std::uint8_t* const out) {
     for (std::uint32_t s = 0; s < strips; ++s)
       predictors[p * strip_bytes + s / 2] |= static_cast<std::uint8_t>(ids[s] << (4 * (s % 2)));
     zigzag_residuals(plane, w, h, ids, residuals_);
-    std::uint8_t* grid = grid_;
-    choose_classes(residuals_, blocks_x, blocks_y, grid, classes);
+    gather_blocks(residuals_, blocks_x, blocks_y, trial_);
+    choose_classes(trial_, blocks_x, blocks_y, grid_, classes);
     UnaryWriter unary(unary_end);
-    for (std::uint32_t b = 0; b < blocks; ++b) {
-      const S* z = residuals_ + (b / blocks_x * 8) * kEncodePitch + b % blocks_x * 8;
-      raw = write_block(z, grid[b], raw, unary, extra, escapes);
-    }
+    for (std::uint32_t b = 0; b < blocks; ++b)
+      if (grid_[b] != 0) raw = write_block(trial_ + 64 * b, grid_[b], raw, unary, extra, escapes);
     const std::size_t n = unary.finish();
     if (n > 0xFFFF) return 0;
     store_le(lengths + 2 + 2 * p, static_cast<std::uint16_t>(n));

@@ -17,7 +17,7 @@ enum class Mode : std::uint8_t { fast = 0, dense = 1 };
 inline constexpr std::uint32_t kVersion = 0;
 inline constexpr std::uint32_t kTileHeight = 32;
 inline constexpr std::uint32_t kMinTileWidthLog2 = 5;
-inline constexpr std::uint32_t kMaxTileWidthLog2 = 9;
+inline constexpr std::uint32_t kMaxTileWidthLog2 = 8;
 inline constexpr std::uint32_t kMaxChannels = 64;
 inline constexpr std::uint32_t kFixedHeaderBytes = 24;
 

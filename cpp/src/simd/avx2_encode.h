@@ -10,6 +10,12 @@ inline U16 do_zigzag(U16 r) {
   return {_mm256_xor_si256(_mm256_add_epi16(r.lo, r.lo), _mm256_srai_epi16(r.lo, 15)),
           _mm256_xor_si256(_mm256_add_epi16(r.hi, r.hi), _mm256_srai_epi16(r.hi, 15))};
 }
+inline std::uint32_t sum_lanes(U8 a, U8 b) {
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i s = _mm256_add_epi32(_mm256_sad_epu8(a.v, zero), _mm256_sad_epu8(b.v, zero));
+  const __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+  return static_cast<std::uint32_t>(_mm_cvtsi128_si32(t) + _mm_extract_epi32(t, 2));
+}
 // Sums of neighbours, limited to 255, in any order.
 inline U8 pair_sums(U8 a, U8 b) {
   const __m256i one = _mm256_set1_epi8(1);

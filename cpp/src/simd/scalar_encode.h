@@ -9,6 +9,7 @@ template <class S>
 inline Lanes<S> do_zigzag(const Lanes<S>& r) {
   return each<S>([&](int i) { return (unsigned{r.v[i]} << 1) ^ (0U - (unsigned{r.v[i]} >> (8 * sizeof(S) - 1))); });
 }
+inline std::uint32_t sum_lanes(const U8& a, const U8& b) { return sum_lanes(a) + sum_lanes(b); }
 // Sums of neighbours, limited to 255, in any order.
 inline U8 pair_sums(const U8& a, const U8& b) {
   return each<std::uint8_t>([&](int i) {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <arm_neon.h>
+
+#include <cstring>
+
+#include "kernels.h"
+#include "tables.h"
+
+#define HR_STAGE __attribute__((noinline)) inline
+#define HR_TARGET_NAME "neon"
+
+// Each of these files needs the ones before it.
+// clang-format off
+namespace headrace {
+namespace neon {
+#include "window-inl.h"
+#include "simd/neon.h"
+#include "simd/neon_bits.h"
+#include "simd/neon_encode.h"
+#include "target-inl.h"
+}  // namespace neon
+// clang-format on
+
+const Kernels* neon_kernels() noexcept { return &neon::kKernels; }
+
+}  // namespace headrace
