@@ -4,8 +4,8 @@
 // other.
 //
 //   byte 0     action: 0 decode as is, 1 seal first, 2 repair and seal first, 3 round trip; modulo 4
-//   byte 1     options: bits 0-3 gap between output rows, 4 upside down, 5 two threads, 6 decode_many
-//   bytes 2-9  region: top, left, height, width, two bytes each, modulo what the image allows
+//   byte 1     options: bits 0-3 gap between output rows, 4 upside down, 5 two threads, 6 decode_many, 7 without
+//   "scalar" bytes 2-9  region: top, left, height, width, two bytes each, modulo what the image allows
 //
 // Promises checked: no undefined behaviour, nothing read or written beyond a buffer, every target gives the same status
 // and the same pixels, a region is the crop of the whole, and encoding loses nothing and gives the same bytes on every
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "canvas.h"
@@ -27,7 +28,14 @@ namespace {
 
 constexpr std::size_t kTrailerBytes = 10;
 // Larger outputs find nothing more and cost the executions that do.
-constexpr std::uint64_t kMaxOutputBytes = std::uint64_t{1} << 19;
+constexpr std::uint64_t kMaxOutputBytes = std::uint64_t{1} << 15;
+
+// Under the sanitizers plain loops over lanes take ten times as long as all the vectors: most executions can do
+// without.
+std::span<const char* const> choose_targets(bool without_scalar) {
+  const auto all = targets();
+  return without_scalar && all.size() > 1 ? all.subspan(1) : all;
+}
 
 struct Drive {
   unsigned action;
@@ -35,6 +43,7 @@ struct Drive {
   bool flipped;
   unsigned threads;
   bool many;
+  std::span<const char* const> targets;
   std::uint32_t top, left, height, width;
 
   explicit Drive(const std::uint8_t* trailer)
@@ -43,6 +52,7 @@ struct Drive {
         flipped(trailer[1] & 16),
         threads(trailer[1] & 32 ? 2 : 1),
         many(trailer[1] & 64),
+        targets(choose_targets(trailer[1] & 128)),
         top(load_le(trailer + 2, 2)),
         left(load_le(trailer + 4, 2)),
         height(load_le(trailer + 6, 2)),
@@ -91,7 +101,7 @@ std::optional<Canvas> check_decode(Bytes file, const Drive& drive) {
   const Region everything{0, 0, header.height, header.width}, region = drive.region(header);
   std::optional<Decoded> first_whole, first_part;
   std::uint8_t poison = 0xCD;  // differs between targets, so that a sample that none of them writes shows
-  for (const char* target : targets()) {
+  for (const char* target : drive.targets) {
     require(use_target(target), "a listed target can be forced", target);
     Decoded whole = decode_region(file, header, everything, drive, poison);
     Decoded part = decode_region(file, header, region, drive, poison);
@@ -130,7 +140,7 @@ Heap encode_picture(const Picture& picture, const char* target, unsigned threads
 void check_round_trip(Bytes recipe, const Drive& drive) {
   const Picture picture(recipe);
   std::optional<Heap> file;
-  for (const char* target : targets()) {
+  for (const char* target : drive.targets) {
     require(use_target(target), "a listed target can be forced", target);
     Heap again = encode_picture(picture, target, drive.threads);
     require(!file || same(file->bytes(), again.bytes()), "targets encode to the same bytes", target);
@@ -146,10 +156,7 @@ void check_round_trip(Bytes recipe, const Drive& drive) {
 }
 
 void check_sum(Bytes bytes, std::size_t cut) {
-  for (const char* target : targets()) {
-    require(use_target(target), "a listed target can be forced", target);
-    require(crc32c(bytes) == crc32c(bytes.subspan(cut), crc32c(bytes.first(cut))), "a sum can be continued", target);
-  }
+  require(crc32c(bytes) == crc32c(bytes.subspan(cut), crc32c(bytes.first(cut))), "a sum can be continued", "any");
 }
 
 void run(Bytes input) {

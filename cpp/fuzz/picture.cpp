@@ -8,7 +8,7 @@
 namespace headrace::fuzz {
 namespace {
 
-constexpr std::uint32_t kMaxSamples = 1u << 15;
+constexpr std::uint32_t kMaxSamples = 1u << 12;
 constexpr std::array<std::uint32_t, 12> kChannels{1, 1, 1, 2, 3, 3, 3, 4, 4, 5, 7, 64};
 
 enum class Content { noise, levels, smooth, rectangles, outliers, sparse, count };

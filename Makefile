@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# The verbs of the project. Everything lives in .venv and build/; delete both to start afresh.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUILD := build/dev
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+
+CPP := $(shell find cpp -name '*.h' -o -name '*.cpp')
+BUILT_FROM := CMakeLists.txt $(filter-out cpp/fuzz/%,$(CPP))
+PY := src tests $(wildcard benchmarks examples spec)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test check format stub bench fuzz demo clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
+
+setup: $(VENV)/.built  ## Make .venv with all that the tests need, and build the extension into it
+
+build: setup  ## Compile what changed; the same as setup
+
+# Python packages: again only when pyproject.toml changes.
+$(VENV)/.packages: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+# The editable install configures $(BUILD); afterwards CMake alone knows what to compile.
+$(VENV)/.installed: $(VENV)/.packages
+	PATH="$(abspath $(BIN)):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install --quiet \
+	  --no-build-isolation --config-settings=build-dir=$(BUILD) --config-settings=cmake.define.HEADRACE_DEV=ON \
+	  --editable .
+	touch $@
+
+$(VENV)/.built: $(VENV)/.installed $(BUILT_FROM)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cmake --build $(BUILD) --parallel $(JOBS)
+	$(BIN)/cmake --install $(BUILD) --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
+	touch $@
+
+test: setup  ## Run the tests; ARGS are passed to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup  ## Lint, types and formatting
+	$(BIN)/ruff check $(PY)
+	$(BIN)/ruff format --check $(PY)
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	cmp $(BUILD)/_core.pyi src/headrace/_core.pyi || { echo "the stub is out of date: make stub"; exit 1; }
+
+format: setup  ## Format Python and C++, and mend what ruff can
+	$(BIN)/ruff check --fix $(PY)
+	$(BIN)/ruff format $(PY)
+	$(BIN)/clang-format -i $(CPP)
+
+stub: setup  ## Take over the generated stub of the extension
+	cp $(BUILD)/_core.pyi src/headrace/_core.pyi
+
+bench: setup  ## Measure the codec beside its peers; ARGS are folders of images
+	$(BIN)/python benchmarks/codec.py $(ARGS)
+
+fuzz: setup  ## Fuzz the core for a few minutes under the sanitizers
+	cpp/fuzz/run.sh
+
+demo: setup  ## Show what it does, on scikit-image's photographs or on IMAGES=folder
+	$(BIN)/python examples/demo.py $(IMAGES)
+
+clean:  ## Remove .venv and build
+	rm -rf $(VENV) build

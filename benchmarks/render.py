@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Render the committed results into the pages that show them: `python benchmarks/render.py [--check]`.
+
+A page holds `<!-- results:NAME -->` and `<!-- /results -->`; what stands between them is replaced. No figure in a
+page is written by hand. With `--check` nothing is written, and a page that is not current is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from typing import TYPE_CHECKING
+
+from benchmarks import results
+from benchmarks._codec import report
+from benchmarks.machine import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PAGES = ("README.md", "docs/benchmarks.md")
+
+_BLOCK = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL)
+
+
+def codec_summary(folder: Path) -> str:
+    """The two modes beside PNG on every set, then every codec on the first one."""
+    document = results.read(folder / "codec.json")
+    first = report.set_table(document["sets"][0])
+    return "\n\n".join(
+        [
+            report.summary_table(document).markdown(),
+            report.provenance(document),
+            f"All codecs on {first.title}:",
+            first.markdown(),
+        ]
+    )
+
+
+def codec_sets(folder: Path) -> str:
+    """Every codec on every set, then regions and threads."""
+    document = results.read(folder / "codec.json")
+    parts = [report.provenance(document)]
+    tables = [report.set_table(measured) for measured in document["sets"]]
+    tables += [report.region_table(measured) for measured in document["sets"] if measured["regions"]]
+    tables += [report.thread_table(measured) for measured in document["sets"] if measured["threads"]]
+    for table in tables:
+        parts += [f"### {table.title}", table.markdown()]
+    return "\n\n".join(parts)
+
+
+RENDERERS: Mapping[str, Callable[[Path], str]] = {"codec": codec_summary, "codec-sets": codec_sets}
+
+
+def render(text: str, folder: Path) -> str:
+    """The page with every block made anew from the results in `folder`."""
+
+    def block(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in RENDERERS:
+            raise ValueError(f"nothing renders results:{name}: choose from {', '.join(RENDERERS)}")
+        return f"{match[1]}{RENDERERS[name](folder)}\n{match[4]}"
+
+    return _BLOCK.sub(block, text)
+
+
+def main(arguments: list[str]) -> int:
+    """Render all pages, or check that they are current."""
+    stale = []
+    for page in PAGES:
+        path = ROOT / page
+        before = path.read_text(encoding="utf-8")
+        after = render(before, results.FOLDER)
+        if before != after:
+            stale.append(page)
+            if "--check" not in arguments:
+                path.write_text(after, encoding="utf-8")
+                print(f"rendered {page}")
+    if stale and "--check" in arguments:
+        print(f"not current: {', '.join(stale)}; run `python benchmarks/render.py`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ValueError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace build`: a source into a dataset."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+import headrace
+from headrace.cli import _batch
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.building import BuildReport, Progress
+
+Kind = Literal["auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes"]
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_LINE_SECONDS = 10.0
+
+
+def parse_size(text: str) -> int:
+    """Read `256MiB`, `1GB` or a plain number of bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", text.strip().lower())
+    size = 0 if match is None else int(float(match[1]) * _UNITS[match[2] or ""])
+    if size < 1:
+        raise typer.BadParameter(f"{text!r} is no size; write 256MiB, 1GB or a number of bytes")
+    return size
+
+
+def build(
+    source: Annotated[str, typer.Argument(help="A folder, file or quoted glob to import.", show_default=False)],
+    dest: Annotated[Path, typer.Argument(help="The dataset's folder, new or unfinished.", show_default=False)],
+    kind: Annotated[Kind, typer.Option("--from", help="What the source is.")] = "auto",
+    format_name: Annotated[
+        str, typer.Option("--format", help="hri:fast, hri:dense, png, jpeg:QUALITY, webp, raw, or keep.")
+    ] = "hri:dense",
+    mask_format: Annotated[
+        str | None, typer.Option(help="For masks.  [default: as images, without loss]", show_default=False)
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Shares of formats, as `headrace plan` writes them.", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", "-j", min=0, help="Images encoded at a time; 0 for one a core.")
+    ] = 0,
+    shard_size: Annotated[str, typer.Option(help="Bytes of the source in a shard.")] = "256MiB",
+    align: Annotated[int, typer.Option(help="Where images start in a shard; 4096 for direct I/O.")] = 64,
+    on_error: Annotated[
+        Literal["raise", "skip"], typer.Option(help="What a sample that cannot be stored does.")
+    ] = "raise",
+    verify: Annotated[bool, typer.Option(help="Decode each image again and compare.")] = True,
+    resume: Annotated[bool, typer.Option(help="Go on with an unfinished build.")] = True,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a finished dataset.")] = False,
+) -> None:
+    """Build a dataset of images.
+
+    Interrupted, even by kill -9 or a power cut, it goes on where it was when
+    run again, and ends in the same bytes. The exit code is 1 if it could not
+    be finished. Samples that were skipped are named.
+
+    \b
+    headrace build photos photos.hr                     a folder, or class folders
+    headrace build 'wds/*.tar' wds.hr --format keep     the files as they are
+    headrace build coco coco.hr --format hri:fast -j 4  boxes and labels too
+    """
+    size = parse_size(shard_size)
+    try:
+        with _shown() as hook:
+            report = headrace.build(
+                source,
+                dest,
+                kind=kind,
+                format=format_name,
+                mask_format=mask_format,
+                plan=plan,
+                workers=workers or None,
+                resume=resume,
+                force=force,
+                verify=verify,
+                on_error=on_error,
+                shard_size=size,
+                align=align,
+                progress=hook,
+            )
+    except KeyboardInterrupt:
+        typer.echo("interrupted; finished shards are kept: run the same command again to go on", err=True)
+        raise typer.Exit(_batch.INTERRUPTED) from None
+    except (HeadraceError, OSError, ValueError) as error:
+        typer.echo(f"failed {error}", err=True)
+        raise typer.Exit(_batch.FAILED) from None
+    _tell(report)
+
+
+def _tell(report: BuildReport) -> None:
+    ratio = report.n_bytes / max(report.source_bytes, 1)
+    kept = f", {report.kept_shards} of them from before" if report.kept_shards else ""
+    typer.echo(
+        f"built {report.path}: {report.samples} samples in {report.shards} shards{kept}; "
+        f"{_batch.human_bytes(report.source_bytes)} → {_batch.human_bytes(report.n_bytes)} (ratio {ratio:.3f}) "
+        f"in {report.seconds:.1f} s, {report.samples_per_second:.1f} samples/s"
+    )
+    for skipped in report.skipped:
+        typer.echo(f"skipped {skipped.key}: {skipped.reason}", err=True)
+    if report.skipped_count:
+        typer.echo(f"{report.skipped_count} samples were skipped", err=True)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[Progress], None]]:
+    """Show progress on standard error: a bar on a terminal, a line now and then elsewhere."""
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines()
+        return
+    from rich import progress  # noqa: PLC0415 - slow to import
+
+    columns: tuple[Any, ...] = (
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.description}"),
+    )
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        row = bar.add_task("", total=None)
+
+        def show(now: Progress) -> None:
+            bar.update(row, completed=now.samples, total=now.total_samples, description=_pace(now))
+
+        yield show
+
+
+def _lines() -> Callable[[Progress], None]:
+    last = time.perf_counter()
+
+    def show(now: Progress) -> None:
+        nonlocal last
+        if time.perf_counter() - last >= _LINE_SECONDS:
+            last = time.perf_counter()
+            typer.echo(f"{now.samples} of {now.total_samples or '?'} samples, {_pace(now)}", err=True)
+
+    return show
+
+
+def _pace(now: Progress) -> str:
+    left = now.seconds_left
+    minutes, seconds = divmod(int(left or 0), 60)
+    ending = "" if left is None else f", {minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
+    return f"{now.samples_per_second:.1f}/s{ending}"

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace info`: what a dataset holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli import _batch
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.records import Dataset
+
+
+def info(
+    dataset: Annotated[Path, typer.Argument(help="The dataset's folder.", show_default=False)],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Samples to show.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for other programs.")] = False,
+) -> None:
+    """Show what a dataset holds: fields, formats, sizes, and its first samples.
+
+    Only the index is read, so it takes no time however large the dataset.
+
+    \b
+    headrace info photos.hr
+    headrace info photos.hr --json | jq .samples
+    """
+    from headrace import records  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+
+    try:
+        opened = records.open_dataset(dataset)
+        summary = _summarise(opened)
+        first = [_describe(opened, index) for index in range(min(rows, len(opened)))]
+    except (HeadraceError, OSError) as error:
+        typer.echo(f"failed {error}", err=True)
+        raise typer.Exit(_batch.FAILED) from None
+    if as_json:
+        typer.echo(json.dumps({**summary, "first": first}, ensure_ascii=False))
+        return
+    typer.echo(
+        f"{dataset}: {len(opened)} samples, {_batch.human_bytes(summary['bytes'])} in {summary['shards']} shards"
+    )
+    _show_fields(opened)
+    if opened.classes is not None:
+        names = opened.classes
+        typer.echo(f"classes  {len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}")
+    source = summary["source"]
+    typer.echo(
+        f"source   {source.get('name') or '-'} ({source.get('kind')}), "
+        f"{_batch.human_bytes(source.get('bytes', 0))}; {summary['skipped']} samples skipped"
+    )
+    typer.echo(f"made by  {summary['writer']}; fingerprint {summary['fingerprint']}")
+    for number, sample in enumerate(first):
+        values = ", ".join(f"{name}={value}" for name, value in sample.items() if name != "key")
+        typer.echo(f"  {number}  {sample['key']}: {values}")
+
+
+def _summarise(dataset: Dataset) -> dict[str, Any]:
+    manifest = dataset.manifest
+    return {
+        "samples": len(dataset),
+        "fields": dict(dataset.fields),
+        "formats": {name: dict(counts) for name, counts in dataset.formats.items()},
+        "classes": dataset.classes,
+        "shards": len(manifest.shards),
+        "bytes": sum(shard.n_bytes for shard in manifest.shards) + manifest.index.n_bytes,
+        "align": manifest.align,
+        "source": dict(manifest.source),
+        "options": dict(manifest.options),
+        "skipped": manifest.skipped_count,
+        "writer": manifest.writer,
+        "fingerprint": dataset.fingerprint,
+    }
+
+
+def _show_fields(dataset: Dataset) -> None:
+    for name, kind in dataset.fields.items():
+        counts = dataset.formats.get(name, {})
+        formats = ", ".join(f"{count} {format_name}" for format_name, count in counts.items())
+        typer.echo(f"field    {name}: {kind}" + (f" ({formats})" if formats else ""))
+
+
+def _describe(dataset: Dataset, index: int) -> dict[str, Any]:
+    sample: dict[str, Any] = {"key": dataset.key(index)}
+    for name, kind in dataset.fields.items():
+        if kind in ("image", "mask"):
+            _, rendition = dataset.read(index, name)
+            size = " x ".join(map(str, rendition.shape))
+            sample[name] = f"{size} {rendition.dtype}, {rendition.format}, {_batch.human_bytes(rendition.n_bytes)}"
+        else:
+            value = dataset.value(index, name)
+            sample[name] = f"{len(value.labels)} boxes" if kind == "boxes" else _short(value)
+    return sample
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    text = value if isinstance(value, str) else str(list(value))
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of Headrace, one class for each way to be wrong.
+
+    HeadraceError
+    ├── CorruptImage        (ValueError)   the bytes are no valid image: damaged, truncated or hostile
+    ├── UnsupportedImage    (ValueError)   an image, or a file, of a kind that the format or its reader does not know
+    ├── ImageTooLarge       (ValueError)   decoding would produce more than `max_pixels`
+    ├── InvalidRegion       (ValueError)   a region that does not lie within its image
+    ├── InvalidOutput       (ValueError)   an `out` array that the decoded image does not fit
+    ├── InvalidMetadata     (ValueError)   a key or value that a file cannot carry
+    ├── BadSource           (ValueError)   a source that cannot be imported: damaged, incomplete, unknown or hostile
+    ├── CorruptDataset      (ValueError)   a dataset's files are damaged, or do not belong together
+    ├── UnsupportedDataset  (ValueError)   a dataset of a version or kind that this reader does not know
+    ├── UnknownTarget       (ValueError)   a SIMD target that this machine does not have
+    └── MissingExtra        (ImportError)  an optional package is needed and not installed
+
+A wrong type of argument is a plain TypeError.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BadSource",
+    "CorruptDataset",
+    "CorruptImage",
+    "HeadraceError",
+    "ImageTooLarge",
+    "InvalidMetadata",
+    "InvalidOutput",
+    "InvalidRegion",
+    "MissingExtra",
+    "UnknownTarget",
+    "UnsupportedDataset",
+    "UnsupportedImage",
+]
+
+
+class HeadraceError(Exception):
+    """Anything that Headrace itself finds wrong."""
+
+    index: int | None = None
+    """Which of many images is meant, where a call was given many."""
+
+
+class CorruptImage(HeadraceError, ValueError):
+    """The bytes are no valid image. Fetch the file again or restore it; nothing of it was trusted."""
+
+    offset: int | None = None
+    """Where in the file, in bytes from its start."""
+    tile: int | None = None
+    """Which tile, in raster order, if a single one is meant."""
+
+
+class UnsupportedImage(HeadraceError, ValueError):
+    """An image that the format cannot hold, or a file that this version cannot read."""
+
+
+class ImageTooLarge(HeadraceError, ValueError):
+    """Decoding would produce more pixels than the caller allows."""
+
+
+class InvalidRegion(HeadraceError, ValueError):
+    """A region that is empty or does not lie within its image."""
+
+
+class InvalidOutput(HeadraceError, ValueError):
+    """An `out` array of another shape, dtype or layout than the decoded image needs."""
+
+
+class InvalidMetadata(HeadraceError, ValueError):
+    """A metadata key or value that a file cannot carry."""
+
+
+class BadSource(HeadraceError, ValueError):
+    """A source that cannot be imported; the message names the file or sample and what is wrong with it."""
+
+
+class CorruptDataset(HeadraceError, ValueError):
+    """Files of a dataset are damaged, missing, or do not belong together."""
+
+
+class UnsupportedDataset(HeadraceError, ValueError):
+    """A dataset of a version or kind that this version cannot read."""
+
+
+class UnknownTarget(HeadraceError, ValueError):
+    """A SIMD target that this build or this machine does not have."""
+
+
+class MissingExtra(HeadraceError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""

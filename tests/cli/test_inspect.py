@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace inspect`: a table for people, JSON for programs, damage in the exit code."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import headrace
+
+ENCODED = headrace.encode(np.zeros((20, 30, 3), np.uint8), mode="fast", metadata={"icc": b"12345"})
+
+
+def test_the_table_tells_what_is_there(run, folder):
+    """One row a file."""
+    (folder / "a.hri").write_bytes(ENCODED)
+    ran = run("inspect", "a.hri")
+
+    assert ran.code == 0
+    for words in ("a.hri", "20 x 30 x 3", "uint8", "fast", str(len(ENCODED)), "icc (5 B)"):
+        assert words in ran.out
+
+
+def test_json_is_one_object_a_line(run, folder):
+    """Every figure under a name, metadata by size."""
+    (folder / "a.hri").write_bytes(ENCODED)
+    (folder / "b.hri").write_bytes(ENCODED)
+    rows = [json.loads(line) for line in run("inspect", ".", "--json").out.splitlines()]
+
+    assert [row["file"] for row in rows] == ["a.hri", "b.hri"]
+    assert rows[0]["shape"] == [20, 30, 3]
+    assert rows[0]["n_bytes"] == len(ENCODED)
+    assert rows[0]["bits_per_pixel"] == pytest.approx(8 * len(ENCODED) / 600, abs=1e-3)
+    assert rows[0]["metadata"] == {"icc": 5}
+
+
+def test_damage_is_named(run, folder):
+    """A damaged head always, a damaged tile with --verify."""
+    (folder / "head.hri").write_bytes(ENCODED[:20])
+    (folder / "tile.hri").write_bytes(ENCODED[:-1] + bytes([ENCODED[-1] ^ 1]))
+
+    assert run("inspect", "tile.hri").code == 0
+    ran = run("inspect", "tile.hri", "head.hri", "none.hri", "--verify")
+    assert ran.code == 1
+    for name in ("tile.hri", "head.hri", "none.hri"):
+        assert f"failed {name}: " in ran.err
