@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz target. An input is a file, or a recipe for pixels, followed by a trailer of ten bytes that says how the
-// codec is driven: a seed is thus any `.hri` file with ten bytes appended, and mutations of the one rarely disturb the
-// other.
+// The fuzz target. An input is a file, or "PICT" and a recipe for pixels, followed by a trailer of ten bytes that says
+// how the codec is driven: a seed is thus any `.hri` file with ten bytes appended, and mutations of the one rarely
+// disturb the other.
 //
-//   byte 0     action: 0 decode as is, 1 seal first, 2 repair and seal first, 3 round trip; modulo 4
+//   byte 0     what happens to a file first: 0 nothing, 1 its sums are set right, any other: its lengths too
 //   byte 1     options: bits 0-3 gap between output rows, 4 upside down, 5 two threads, 6 decode_many, 7 without
 //   "scalar" bytes 2-9  region: top, left, height, width, two bytes each, modulo what the image allows
 //
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
@@ -27,6 +28,7 @@ namespace headrace::fuzz {
 namespace {
 
 constexpr std::size_t kTrailerBytes = 10;
+constexpr std::uint8_t kRecipeMark[4] = {'P', 'I', 'C', 'T'};
 // Larger outputs find nothing more and cost the executions that do.
 constexpr std::uint64_t kMaxOutputBytes = std::uint64_t{1} << 15;
 
@@ -38,7 +40,7 @@ std::span<const char* const> choose_targets(bool without_scalar) {
 }
 
 struct Drive {
-  unsigned action;
+  unsigned repair;
   std::size_t gap;
   bool flipped;
   unsigned threads;
@@ -47,7 +49,7 @@ struct Drive {
   std::uint32_t top, left, height, width;
 
   explicit Drive(const std::uint8_t* trailer)
-      : action(trailer[0] % 4),
+      : repair(trailer[0]),
         gap(trailer[1] & 15),
         flipped(trailer[1] & 16),
         threads(trailer[1] & 32 ? 2 : 1),
@@ -159,13 +161,17 @@ void check_sum(Bytes bytes, std::size_t cut) {
   require(crc32c(bytes) == crc32c(bytes.subspan(cut), crc32c(bytes.first(cut))), "a sum can be continued", "any");
 }
 
+bool is_recipe(Bytes body) {
+  return body.size() >= sizeof kRecipeMark && std::equal(std::begin(kRecipeMark), std::end(kRecipeMark), body.begin());
+}
+
 void run(Bytes input) {
   if (input.size() < kTrailerBytes) return;
   const Bytes body = input.first(input.size() - kTrailerBytes);
   const Drive drive(body.data() + body.size());
-  if (drive.action == 3) return check_round_trip(body, drive);
+  if (is_recipe(body)) return check_round_trip(body.subspan(sizeof kRecipeMark), drive);
   std::vector<std::uint8_t> bytes(body.begin(), body.end());
-  if (drive.action != 0) seal(bytes, drive.action == 2);
+  if (drive.repair != 0) seal(bytes, drive.repair != 1);
   const Heap file{Bytes(bytes)};
   check_sum(file.bytes(), bytes.empty() ? 0 : drive.top % bytes.size());
   check_decode(file.bytes(), drive);

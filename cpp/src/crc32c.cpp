@@ -9,6 +9,7 @@
 #if defined(HEADRACE_X86)
 #include <immintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
+#include <arm_acle.h>
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -133,10 +134,10 @@ Update best_update() noexcept {
 
 #elif defined(__aarch64__) && defined(__linux__)
 
-__attribute__((target("arch=armv8-a+crc"))) std::uint32_t update_arm(std::uint32_t crc, const std::uint8_t* p,
-                                                                          std::size_t n) noexcept {
-  for (; n >= 8; p += 8, n -= 8) crc = __builtin_aarch64_crc32cx(crc, load_le<std::uint64_t>(p));
-  for (; n > 0; --n) crc = __builtin_aarch64_crc32cb(crc, *p++);
+__attribute__((target("+crc"))) std::uint32_t update_arm(std::uint32_t crc, const std::uint8_t* p,
+                                                         std::size_t n) noexcept {
+  for (; n >= 8; p += 8, n -= 8) crc = __crc32cd(crc, load_le<std::uint64_t>(p));
+  for (; n > 0; --n) crc = __crc32cb(crc, *p++);
   return crc;
 }
 

@@ -144,24 +144,70 @@ inline void emit_constant(const std::uint8_t* pixel, std::uint32_t pixel_bytes, 
     std::memcpy(v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride, v.out, row_bytes);
 }
 
-// Pixels by colour number; `colours` holds pixels in output form, `pixel_bytes` apart.
-inline void emit_palette(const std::uint8_t* numbers, std::ptrdiff_t pitch, const std::uint8_t* colours,
-                         std::uint32_t pixel_bytes, const Window& v) {
+// Thirty-two pixels of one to four bytes, given as vectors of their bytes.
+inline void store_pixels(std::uint8_t* to, std::uint32_t pixel_bytes, const U8* bytes) {
+  if (pixel_bytes == 1) {
+    store(to, bytes[0]);
+  } else if (pixel_bytes == 2) {
+    U8 first, second;
+    zip(bytes[0], bytes[1], first, second);
+    store(to, first);
+    store(to + 32, second);
+  } else if (pixel_bytes == 3) {
+    store_interleaved3(to, bytes[0], bytes[1], bytes[2]);
+  } else {
+    store_interleaved4(to, bytes[0], bytes[1], bytes[2], bytes[3]);
+  }
+}
+
+// A row of pixels from at most 16 colours of at most 4 bytes: vectors look them up.
+inline void emit_few_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t (*tables)[16],
+                             std::uint32_t pixel_bytes, std::uint8_t* out) {
+  for (std::uint32_t x = 0; x < n; x += 32, out += 32 * pixel_bytes) {
+    U8 bytes[4];
+    const U8 number = load(numbers + x);
+    for (std::uint32_t k = 0; k < pixel_bytes; ++k) bytes[k] = lookup(tables[k], number);
+    if (n - x >= 32) {
+      store_pixels(out, pixel_bytes, bytes);
+    } else {
+      std::uint8_t last[128];
+      store_pixels(last, pixel_bytes, bytes);
+      std::memcpy(out, last, (n - x) * pixel_bytes);
+    }
+  }
+}
+
+template <std::uint32_t Bytes>
+inline void emit_many_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colours, std::uint8_t* out) {
+  for (std::uint32_t x = 0; x < n; ++x, out += Bytes) std::memcpy(out, colours + Bytes * numbers[x], Bytes);
+}
+
+// Pixels by colour number; `colours` holds `count` pixels in output form, `pixel_bytes` apart.
+HR_STAGE void emit_palette(const std::uint8_t* numbers, std::ptrdiff_t pitch, const std::uint8_t* colours,
+                           std::uint32_t count, std::uint32_t pixel_bytes, const Window& v) {
+  if (v.empty()) return;
+  std::uint8_t tables[4][16] = {};
+  const bool few = count <= 16 && pixel_bytes <= 4;
+  for (std::uint32_t i = 0; few && i < count; ++i)
+    for (std::uint32_t k = 0; k < pixel_bytes; ++k) tables[k][i] = colours[i * pixel_bytes + k];
+  const std::uint32_t n = v.right - v.left;
   for (std::uint32_t y = v.top; y < v.bottom; ++y) {
     std::uint8_t* out = v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride;
-    const std::uint8_t* from = numbers + static_cast<std::ptrdiff_t>(y) * pitch;
-    if (pixel_bytes == 1) {
-      for (std::uint32_t x = v.left; x < v.right; ++x) *out++ = colours[from[x]];
+    const std::uint8_t* from = numbers + static_cast<std::ptrdiff_t>(y) * pitch + v.left;
+    if (few) {
+      emit_few_colours(from, n, tables, pixel_bytes, out);
+    } else if (pixel_bytes == 1) {
+      emit_many_colours<1>(from, n, colours, out);
     } else if (pixel_bytes == 2) {
-      for (std::uint32_t x = v.left; x < v.right; ++x, out += 2) std::memcpy(out, colours + 2 * from[x], 2);
+      emit_many_colours<2>(from, n, colours, out);
     } else if (pixel_bytes == 3) {
       // Four bytes at a time; the last pixel must not touch what follows it.
-      for (std::uint32_t x = v.left; x + 1 < v.right; ++x, out += 3) std::memcpy(out, colours + 3 * from[x], 4);
-      std::memcpy(out, colours + 3 * from[v.right - 1], 3);
+      for (std::uint32_t x = 0; x + 1 < n; ++x, out += 3) std::memcpy(out, colours + 3 * from[x], 4);
+      std::memcpy(out, colours + 3 * from[n - 1], 3);
     } else if (pixel_bytes == 4) {
-      for (std::uint32_t x = v.left; x < v.right; ++x, out += 4) std::memcpy(out, colours + 4 * from[x], 4);
+      emit_many_colours<4>(from, n, colours, out);
     } else {
-      for (std::uint32_t x = v.left; x < v.right; ++x, out += pixel_bytes)
+      for (std::uint32_t x = 0; x < n; ++x, out += pixel_bytes)
         std::memcpy(out, colours + std::size_t{pixel_bytes} * from[x], pixel_bytes);
     }
   }

@@ -194,16 +194,17 @@ HR_STAGE bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x,
       const unsigned s = k.raw_bits;
       U8 h0 = numbers_at(at), h1 = numbers_at(at + 32);
       const U8 q0 = h0, q1 = h1;
-      if (k.code != kPlain) {
+      if (kTakesFlagsCheaply || k.code != kPlain) {
         if (extra_at > extra_end) return false;
         const CodeTable& code = kCodeTables[k.code];
-        const U8 x0 = take_bits(lookup(code.extra.data(), min(h0, fifteen)), extra, extra_at);
+        const U8 i0 = min(h0, fifteen), e0 = lookup(code.extra.data(), i0);
         if (k.code == kPairs) {
-          zip(x0, sub(h0, x0), h0, h1);
+          const U8 first = take_bits(e0, extra, extra_at);
+          zip(first, sub(h0, first), h0, h1);
         } else {
-          const U8 x1 = take_bits(lookup(code.extra.data(), min(h1, fifteen)), extra, extra_at);
-          h0 = add(add(h0, x0), lookup(code.adjust.data(), min(h0, fifteen)));
-          h1 = add(add(h1, x1), lookup(code.adjust.data(), min(h1, fifteen)));
+          const U8 i1 = min(h1, fifteen), e1 = lookup(code.extra.data(), i1);
+          h0 = add(add(h0, take_flags(e0, extra, extra_at)), lookup(code.adjust.data(), i0));
+          h1 = add(add(h1, take_flags(e1, extra, extra_at)), lookup(code.adjust.data(), i1));
         }
       }
       put_half_block(to, pitch, h0, raw, 0, s);

@@ -63,6 +63,7 @@ const Kernels& kernels() noexcept;  // of the active target
 const Kernels* scalar_kernels() noexcept;
 #if defined(HEADRACE_X86)
 const Kernels* avx2_kernels() noexcept;
+const Kernels* avx2_bmi2_kernels() noexcept;
 const Kernels* avx512_kernels() noexcept;
 #endif
 #if defined(HEADRACE_NEON)

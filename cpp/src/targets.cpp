@@ -11,8 +11,8 @@ namespace headrace {
 namespace {
 
 struct Available {
-  std::array<const Kernels*, 4> kernels{};
-  std::array<const char*, 4> names{};
+  std::array<const Kernels*, 5> kernels{};
+  std::array<const char*, 5> names{};
   std::size_t count = 0;
 
   void add(const Kernels* k) noexcept {
@@ -28,6 +28,11 @@ const Available& available() noexcept {
 #if defined(HEADRACE_X86)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi"))
       a.add(avx2_kernels());
+    // Before Zen 3, AMD's pdep and pext are microcode that takes hundreds of cycles.
+    const bool slow_pdep = __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2") || __builtin_cpu_is("bdver4");
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi") &&
+        __builtin_cpu_supports("bmi2") && !slow_pdep)
+      a.add(avx2_bmi2_kernels());
     if (__builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bitalg") &&
         __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("bmi2"))

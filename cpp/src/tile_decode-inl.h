@@ -354,7 +354,7 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
     e = last = e ? e : last;
   }
   palette_wave(to, kPitch, w, h);
-  emit_palette(to, kPitch, fixed_->colours, header_.pixel_bytes(), window(i));
+  emit_palette(to, kPitch, fixed_->colours, colours, header_.pixel_bytes(), window(i));
   return nullptr;
 }
 

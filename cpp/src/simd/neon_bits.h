@@ -111,22 +111,40 @@ HR_STAGE void positions(const std::uint8_t* from, std::size_t n, std::uint8_t* t
   }
 }
 
-// The next extra[lane] <= 4 bits for each lane from a bit string; advances `at`. Reads 32 bytes.
+// Where each lane's bits begin if lane 0's do at `first`, and the lanes' bits follow each other. At most 255.
+inline U8 bits_begin(U8 n, unsigned first) {
+  const uint8x16_t lo_end = vaddq_u8(sum_up(n.lo), vdupq_n_u8(static_cast<std::uint8_t>(first)));
+  const uint8x16_t hi_end = vaddq_u8(sum_up(n.hi), vdupq_laneq_u8(lo_end, 15));
+  return {vsubq_u8(lo_end, n.lo), vsubq_u8(hi_end, n.hi)};
+}
+// How far a bit must move down within its byte, as a count for vshlq.
+inline int8x16_t down_to_bit_0(uint8x16_t bit) { return vnegq_s8(vreinterpretq_s8_u8(vandq_u8(bit, vdupq_n_u8(7)))); }
+
+// The next extra[lane] <= 4 bits for each lane from a bit string; advances `at`. Reads 32 bytes: the lanes take at most
+// 128 bits together, wherever in a byte they begin.
 inline U8 take_bits(U8 extra, const std::uint8_t* bits, std::uint64_t& at) {
-  // All 32 lanes take at most 128 bits, so that a byte counts them and two registers hold them, wherever in a byte they
-  // begin.
   const std::uint8_t* const from = bits + (at >> 3);
   const uint8x16x2_t bytes = {{vld1q_u8(from), vld1q_u8(from + 16)}};
-  const uint8x16_t begin = vdupq_n_u8(static_cast<std::uint8_t>(at & 7));
-  const uint8x16_t lo_ends = vaddq_u8(sum_up(extra.lo), begin);
-  const uint8x16_t hi_ends = vaddq_u8(sum_up(extra.hi), vdupq_laneq_u8(lo_ends, 15));
+  const U8 begin = bits_begin(extra, at & 7);
   at += vaddvq_u8(vaddq_u8(extra.lo, extra.hi));
   const auto take = [&bytes](uint8x16_t n, uint8x16_t bit) {
     const uint8x16_t byte = vshrq_n_u8(bit, 3);
-    const int8x16_t down = vnegq_s8(vreinterpretq_s8_u8(vandq_u8(bit, vdupq_n_u8(7))));
+    const int8x16_t down = down_to_bit_0(bit);
     const uint8x16_t first = vshlq_u8(vqtbl2q_u8(bytes, byte), down);
     const uint8x16_t second = vshlq_u8(vqtbl2q_u8(bytes, vaddq_u8(byte, vdupq_n_u8(1))), vaddq_s8(down, vdupq_n_s8(8)));
     return vbicq_u8(vorrq_u8(first, second), vshlq_u8(vdupq_n_u8(0xFF), vreinterpretq_s8_u8(n)));
   };
-  return {take(extra.lo, vsubq_u8(lo_ends, extra.lo)), take(extra.hi, vsubq_u8(hi_ends, extra.hi))};
+  return {take(extra.lo, begin.lo), take(extra.hi, begin.hi)};
+}
+
+// The same where no lane takes more than one bit. Reads 8 bytes.
+inline U8 take_flags(U8 extra, const std::uint8_t* bits, std::uint64_t& at) {
+  const std::uint64_t word = load_le<std::uint64_t>(bits + (at >> 3)) >> (at & 7);
+  const uint8x16_t bytes = vreinterpretq_u8_u64(vdupq_n_u64(word));
+  const U8 begin = bits_begin(extra, 0);
+  at += vaddvq_u8(vaddq_u8(extra.lo, extra.hi));
+  const auto take = [bytes](uint8x16_t n, uint8x16_t bit) {
+    return vandq_u8(vshlq_u8(vqtbl1q_u8(bytes, vshrq_n_u8(bit, 3)), down_to_bit_0(bit)), n);
+  };
+  return {take(extra.lo, begin.lo), take(extra.hi, begin.hi)};
 }

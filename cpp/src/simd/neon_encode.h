@@ -17,6 +17,9 @@ inline U16 do_zigzag(U16 r) {
   };
   return each(f, r);
 }
+inline std::uint32_t sum_lanes(U8 a, U8 b) {
+  return vaddvq_u16(vaddq_u16(vpadalq_u8(vpaddlq_u8(a.lo), a.hi), vpadalq_u8(vpaddlq_u8(b.lo), b.hi)));
+}
 // Sums of neighbours, limited to 255, in any order.
 inline U8 pair_sums(U8 a, U8 b) {
   return {vqaddq_u8(vuzp1q_u8(a.lo, a.hi), vuzp2q_u8(a.lo, a.hi)),

@@ -211,6 +211,10 @@ inline U8 take_bits(const U8& extra, const std::uint8_t* bits, std::uint64_t& at
   return r;
 }
 
+// The same where no lane takes more than one bit.
+inline constexpr bool kTakesFlagsCheaply = false;
+inline U8 take_flags(const U8& extra, const std::uint8_t* bits, std::uint64_t& at) { return take_bits(extra, bits, at); }
+
 // Thirty-two pixels of three or four interleaved bytes.
 inline void store_interleaved3(std::uint8_t* p, const U8& r, const U8& g, const U8& b) {
   for (int i = 0; i < 32; ++i) {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <immintrin.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels.h"
+#include "tables.h"
+
+#define HR_STAGE __attribute__((noinline)) inline
+#define HR_TARGET_NAME "avx2_bmi2"
+
+namespace headrace {
+namespace avx2_bmi2 {
+#include "window-inl.h"
+#include "simd/avx2.h"
+#include "simd/avx2_bits.h"
+#include "simd/avx2_positions.h"
+#include "simd/avx2_encode.h"
+#include "target-inl.h"
+}  // namespace avx2_bmi2
+
+const Kernels* avx2_bmi2_kernels() noexcept { return &avx2_bmi2::kKernels; }
+
+}  // namespace headrace
