@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +43,7 @@ CODES: dict[str, tuple[list[int], list[int], int]] = {
 }
 NUMBERS_OF_CODE = {"zero": 0, "raw": 0, "pairs": 32, "plain": 64, "half": 64, "double": 64, "tail": 64}
 PAIR_BITS = 4  # a pair reads at most so many extra bits
+ESCAPE = 12  # with n = 16, numbers from here on are escapes
 FIRST_CLASS, FIRST_WIDTH = 8, 4  # from which the first block and the first group of a plane are predicted
 
 
@@ -157,7 +158,7 @@ def read_header(data: bytes) -> Header:
     check(depth == 16 or flags & 2 == 0, "signed samples of 8 bits")
     check(1 <= channels <= 64, f"{channels} channels")
     check(width > 0 and height > 0, f"{width} x {height} pixels")
-    check(5 <= log2_width <= 9, f"log2 of tile_width is {log2_width}")
+    check(5 <= log2_width <= 8, f"log2 of tile_width is {log2_width}")
     check(reserved == bytes(3), "reserved bytes are not 0")
 
     tile_width = 1 << log2_width
@@ -412,18 +413,21 @@ def read_coded(cursor: Cursor, header: Header, h: int, w: int) -> list[Plane]:  
     ids = [read_predictors(cursor, ceil_div(w, 32), 4) for _ in range(channels)]
     class_bytes = cursor.number(2, "bytes of the classes")
     unary_bytes = cursor.numbers(channels, 2, "bytes of the unary sections")
+    n_escapes = cursor.number(2, "number of escapes") if n == 16 else 0
     class_numbers = iter(unary(cursor.take(class_bytes, "classes"), channels * blocks))
     classes = [[table[i] for i in read_classes(class_numbers, blocks, ceil_div(w, 8), len(table))] for _ in ids]
     raws = [[take_samples(cursor, 64, s, "raw bits") for s, _ in plane] for plane in classes]
     sections = [cursor.take(size, "unary section") for size in unary_bytes]
+    escapes = Cursor(cursor.take(2 * n_escapes, "escapes"))
     planes = []
     for plane, raw, section, strips in zip(classes, raws, sections, ids, strict=True):
         numbers = iter(unary(section, sum(NUMBERS_OF_CODE[code] for _, code in plane)))
         residuals = []
         for (s, code), low in zip(plane, raw, strict=True):
-            high = read_values(code, numbers, cursor)
-            residuals.append([unzigzag(((a << s) + b) % (1 << n), n) for a, b in zip(high, low, strict=True)])
+            values = read_values(s, code, low, numbers, cursor, escapes if n == 16 else None)
+            residuals.append([unzigzag(z % (1 << n), n) for z in values])
         planes.append(predict(unblock(residuals, 8, h, w), strips, n))
+    escapes.end("escapes")
     cursor.align("extra bits")
     return undo_colour(planes, codes, n)
 
@@ -439,19 +443,25 @@ def read_classes(numbers: Iterator[int], blocks: int, across: int, classes: int)
     return ids
 
 
-def read_values(code: str, numbers: Iterator[int], extra: Cursor) -> list[int]:
-    """The 64 values h of a block."""
+def read_values(
+    s: int, code: str, low: list[int], numbers: Iterator[int], extra: Cursor, escapes: Cursor | None
+) -> list[int]:
+    """The 64 values z of a block whose raw bits are `low`, not yet modulo 2^n."""
     if code in ("zero", "raw"):
-        return [0] * 64
+        return low
     values = []
-    for _ in range(NUMBERS_OF_CODE[code]):
-        q = next(numbers)
-        if code == "pairs":
+    if code == "pairs":
+        for q in islice(numbers, 32):
             x = extra.take_bits(min(q.bit_length(), PAIR_BITS), "extra bits")
             values += [x, (q - x) % 256]
+        return values
+    bits, base, beyond = CODES[code]
+    for q, raw in zip(islice(numbers, 64), low, strict=True):
+        if escapes is not None and q >= ESCAPE:
+            values.append(escapes.number(2, "escapes"))
         else:
-            bits, base, beyond = CODES[code]
-            values.append((base[q] + extra.take_bits(bits[q], "extra bits") if q < len(base) else q + beyond) % 256)
+            h = base[q] + extra.take_bits(bits[q], "extra bits") if q < len(base) else q + beyond
+            values.append((h % 256 << s) + raw)
     return values
 
 

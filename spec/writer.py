@@ -272,8 +272,10 @@ class Coded:
     classes: list[list[int]]  # [planes][blocks]
     raws: list[list[list[int]]]  # [planes][blocks][64]
     numbers: list[list[int]]  # [planes][numbers of all its blocks]
+    escapes: list[int] = field(default_factory=list)
     extra: list[tuple[int, int]] = field(default_factory=list)  # (x, bits)
     section: bytes | None = None  # in place of the classes' own
+    n_escapes: int | None = None  # in place of their true number
 
     def pack(self) -> bytes:
         table = class_table(self.n)
@@ -293,8 +295,11 @@ class Coded:
             for classes, blocks in zip(self.classes, self.raws, strict=True)
             for i, raw_bits in zip(classes, blocks, strict=True)
         ]
-        sizes = pack_numbers(map(len, [section, *sections]), 2)
-        return bytes([CODED]) + head + sizes + section + b"".join([*raws, *sections]) + pack_bits(self.extra)
+        sizes = [len(part) for part in (section, *sections)]
+        if self.n == 16:
+            sizes.append(len(self.escapes) if self.n_escapes is None else self.n_escapes)
+        parts = [head, pack_numbers(sizes, 2), section, *raws, *sections, pack_numbers(self.escapes, 2)]
+        return bytes([CODED]) + b"".join(parts) + pack_bits(self.extra)
 
 
 def coded_of(
@@ -325,11 +330,12 @@ def coded_of(
             tile.classes[-1].append(wanted)
             tile.raws[-1].append(coded[0])
             tile.numbers[-1] += coded[1]
-            tile.extra += coded[2]
+            tile.escapes += coded[2]
+            tile.extra += coded[3]
     return tile
 
 
-Block = tuple[list[int], list[int], list[tuple[int, int]]]  # raw bits, numbers, extra bits
+Block = tuple[list[int], list[int], list[int], list[tuple[int, int]]]  # raw bits, numbers, escapes, extra bits
 
 
 def write_block(values: list[int], class_id: int, n: int) -> Block | None:
@@ -337,16 +343,18 @@ def write_block(values: list[int], class_id: int, n: int) -> Block | None:
     s, code = class_table(n)[class_id]
     low, high = [z % (1 << s) for z in values], [z >> s for z in values]
     if code in ("zero", "raw"):
-        return (low, [], []) if not any(high) else None
-    if max(high) > 255:
-        return None
+        return (low, [], [], []) if not any(high) else None
     if code == "pairs":
         sums = [a + b for a, b in zip(high[::2], high[1::2], strict=True)]
         bits = [min(q.bit_length(), decoder.PAIR_BITS) for q in sums]
         fits = max(sums) < 256 and all(a < 1 << e for a, e in zip(high[::2], bits, strict=True))
-        return (low, sums, list(zip(high[::2], bits, strict=True))) if fits else None
-    pairs = [write_value(h, code) for h in high]
-    return low, [q for q, _ in pairs], [extra for _, extra in pairs]
+        return (low, sums, [], list(zip(high[::2], bits, strict=True))) if fits else None
+    if n == 8:
+        coded = [write_value(h, code) for h in high]
+        return (low, [q for q, _ in coded], [], [extra for _, extra in coded]) if max(high) < 256 else None
+    coded = [write_value(min(h, 255), code) for h in high]
+    escapes = [z for z, (q, _) in zip(values, coded, strict=True) if q >= decoder.ESCAPE]
+    return low, [min(q, decoder.ESCAPE) for q, _ in coded], escapes, [extra for _, extra in coded]
 
 
 def write_value(h: int, code: str) -> tuple[int, tuple[int, int]]:
@@ -362,8 +370,8 @@ def cheapest(values: list[int], n: int) -> tuple[int, Block]:
     blocks = [(i, write_block(values, i, n)) for i in range(len(class_table(n)))]
     able = [(i, block) for i, block in blocks if block is not None]
     costs = [
-        64 * class_table(n)[i][0] + sum(numbers) + len(numbers) + sum(bits for _, bits in extra)
-        for i, (_, numbers, extra) in able
+        64 * class_table(n)[i][0] + sum(numbers) + len(numbers) + 16 * len(escapes) + sum(bits for _, bits in extra)
+        for i, (_, numbers, escapes, extra) in able
     ]
     return able[costs.index(min(costs))]
 

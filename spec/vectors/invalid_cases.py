@@ -41,6 +41,7 @@ def cases() -> Iterator[Case]:
     yield from colours_and_predictors()
     yield from packed()
     yield from coded()
+    yield from escapes()
     yield from palettes()
 
 
@@ -67,9 +68,9 @@ def fixed_header() -> Iterator[Case]:
         yield Case(f"channels-{channels}", small(fields), "channels are not 1 to 64", "channels")
     for name, fields in (("width", replace(SMALL, width=0)), ("height", replace(SMALL, height=0))):
         yield Case(f"{name}-0", small(fields), "an image without pixels", "pixels")
-    for log2 in (0, 4, 10, 255):
+    for log2 in (0, 4, 9, 10, 255):
         fields = replace(SMALL, log2_tile_width=log2)
-        yield Case(f"tile-width-{log2}", small(fields), "log2 of the tile width is not 5 to 9", "tile_width")
+        yield Case(f"tile-width-{log2}", small(fields), "log2 of the tile width is not 5 to 8", "tile_width")
     for i in range(3):
         reserved = bytes([i == 0, i == 1, i == 2])
         yield Case(f"reserved-{i}", small(replace(SMALL, reserved=reserved)), "a reserved byte is not 0", "reserved")
@@ -132,6 +133,12 @@ def metadata() -> Iterator[Case]:
         "key-not-utf8": (entry([(b"\xff", b"")]), "a key that is not UTF-8", "UTF-8"),
         "key-surrogate": (entry([(b"\xed\xa0\x80", b"")]), "a key with a surrogate", "UTF-8"),
         "key-overlong": (entry([(b"\xc0\xaf", b"")]), "a key with an overlong form", "UTF-8"),
+        "key-overlong-3": (entry([(b"\xe0\x9f\xbf", b"")]), "a key with an overlong form of 3 bytes", "UTF-8"),
+        "key-overlong-4": (entry([(b"\xf0\x8f\xbf\xbf", b"")]), "a key with an overlong form of 4 bytes", "UTF-8"),
+        "key-beyond": (entry([(b"\xf4\x90\x80\x80", b"")]), "a key with a code point above U+10FFFF", "UTF-8"),
+        "key-5-bytes": (entry([(b"\xf8\x88\x80\x80\x80", b"")]), "a key with a form of 5 bytes", "UTF-8"),
+        "key-stray": (entry([(b"a\x80", b"")]), "a key with a stray continuation byte", "UTF-8"),
+        "key-unfinished": (entry([(b"a\xe2\x82", b"\xac")]), "a key that ends within a character", "UTF-8"),
         "key-cut": (b"\x09abc", "a key beyond the section", "metadata key"),
         "value-cut": (entry([(b"a", b"xyz")])[:-1], "a value beyond the section", "metadata value"),
         "value-size-cut": (b"\x01a\0\0\0", "no size of a value", "bytes of a metadata value"),
@@ -296,6 +303,34 @@ def coded() -> Iterator[Case]:
     yield Case("raw-bits-short", small(fields, raw), "the tile ends within the raw bits", "raw bits")
     yield Case("coded-no-sizes", small(fields, packed_tile[:6]), "the tile ends within a size", "bytes of the unary")
     yield from unary_cases("classes", fields, empty, [15] + [0] * 31)
+
+
+def escapes() -> Iterator[Case]:
+    """A tile whose first block has two escapes, and what can be wrong with them."""
+    fields = writer.Fields(64, 32, 1, 16, "dense", log2_tile_width=6)
+    middle = [[32768] * 64 for _ in range(32)]
+    plain = writer.coded_of([middle], 16, choose=lambda _, block: 2 if block == 0 else 0)
+    good = replace(plain, numbers=[[12, *[0] * 62, 13]], escapes=[500, 70])
+    pairs = writer.coded_of([middle], 16, choose=lambda _, block: int(block == 0))
+    flaws = {
+        "few": (replace(good, n_escapes=1), "the number says one less than there are", "escapes: 2 bytes claimed"),
+        "missing": (replace(good, escapes=[]), "escaped numbers without escapes", "escapes: 2 bytes claimed"),
+        "many": (replace(good, escapes=[500, 70, 9]), "an escape too many", "escapes: 2 bytes too many"),
+        "needless": (replace(plain, escapes=[9]), "an escape of no number", "escapes: 2 bytes too many"),
+        "lies": (replace(good, n_escapes=65535), "more escapes than the tile has bytes", "escapes: 131070 bytes"),
+        "of-11": (replace(good, numbers=[[12, *[0] * 62, 11]]), "an escape of the number 11", "too many"),
+        "of-256": (replace(good, numbers=[[12, *[0] * 62, 256]]), "an escape of 256, which is 0", "too many"),
+        "of-pairs": (
+            replace(pairs, numbers=[[12] + [0] * 31], extra=[(0, 4)], escapes=[9]),
+            "an escape of the number 12 of a pair",
+            "too many",
+        ),
+    }
+    for name, (tile, why, says) in flaws.items():
+        yield Case(f"escapes-{name}", small(fields, tile.pack()), why, says)
+    data = good.pack()
+    yield Case("escapes-cut", small(fields, data[:-1]), "the escapes are cut short", "escapes: 4 bytes claimed")
+    yield Case("escapes-no-number", small(fields, data[:8]), "the tile ends within their number", "number of escapes")
 
 
 def palettes() -> Iterator[Case]:

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     Case = tuple[str, bytes, npt.NDArray[Any] | None]
     Tiler = Callable[[list[writer.Plane], int], bytes]
 
-RUNS = [0, 1, 2, 3, 4, 5, 7, 8, 14, 15, 16, 17, 31, 100, 253, 254, 255, 256, 257, 300, 511, 512, 520]
+RUNS = [0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 14, 15, 16, 17, 31, 100, 253, 254, 255, 256, 257, 300, 511, 512, 520]
 
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield from simple_kinds(rng)
     yield from classes(rng)
     yield from long_runs(rng)
+    yield from escapes(rng)
     yield from wraps(rng)
     yield from predictors(rng)
     yield from colours(rng)
@@ -111,6 +112,8 @@ def random_coded(
         if numbers and count:
             block[: len(numbers)] = numbers[:count]
         tile.numbers[0] += block
+        if n == 16 and count == 64:
+            tile.escapes += rng.integers(0, 1 << 16, sum(q % 256 >= decoder.ESCAPE for q in block)).tolist()
         tile.extra += [random_extra(rng, q % 256, code) for q in block]
     return tile
 
@@ -124,7 +127,7 @@ def random_extra(rng: np.random.Generator, q: int, code: str) -> tuple[int, int]
 
 
 def one_tile(n: int, height: int, width: int, tile: bytes, mode: str = "dense") -> bytes:
-    return writer.build(writer.Fields(width, height, 1, n, mode, log2_tile_width=9), [tile])
+    return writer.build(writer.Fields(width, height, 1, n, mode, log2_tile_width=8), [tile])
 
 
 def classes(rng: np.random.Generator) -> Iterator[Case]:
@@ -158,6 +161,35 @@ def long_runs(rng: np.random.Generator) -> Iterator[Case]:
     numbers = [7 + 512, *([0] * 30), 256]
     tile_of_groups.section = writer.pack_unary(numbers)
     yield "runs-widths", one_tile(8, 16, 32, tile_of_groups.pack(), "fast"), None
+
+
+ESCAPES = {
+    "none": [11, 0, 1, 2, 3, 10, 256, 256 + 11] * 8,
+    "some": [12] + [0, 1, 2] * 20 + [13, 300, 11],
+    "all": [12, 13, 14, 15, 16, 31, 255, 256 + 12] * 8,
+}
+
+
+def escapes(rng: np.random.Generator) -> Iterator[Case]:
+    """Escapes in every code, with and without raw bits; in several planes; in samples outside of the tile."""
+    table = writer.class_table(16)
+    for code in decoder.CODES:
+        for s in (0, 3, 9):
+            for share, numbers in ESCAPES.items():
+                if (s, code) in table:
+                    i = table.index((s, code))
+                    tile = wide(random_coded(rng, 16, [0, i, 0, i] if share != "all" else [0, i], 4, numbers))
+                    if tile.escapes:
+                        tile.escapes[:1] = [0]
+                        tile.escapes[-1:] = [65535]
+                    yield f"escapes-{share}-{code}-{s}", one_tile(16, 8, 128, tile.pack()), None
+    tile = random_coded(rng, 16, [2 if block in (4, 17, 19) else 0 for block in range(20)], 5, ESCAPES["some"])
+    tile.predictors = [[3, 4]]
+    yield "escapes-outside", one_tile(16, 31, 38, tile.pack()), None
+    for dtype in ("uint16", "int16"):
+        image = sparse(rng, (33, 70, 3), dtype)
+        image[rng.random(image.shape) < 0.005] += 9000
+        yield f"escapes-picture-{dtype}", writer.encode(image, coded, log2_tile_width=6), image
 
 
 def wide(tile: writer.Coded) -> writer.Coded:
@@ -211,7 +243,7 @@ def colours(rng: np.random.Generator) -> Iterator[Case]:
             coders = [coded_with(codes, [[0]] * 3) for codes in combinations]
             tile = in_turn(packers if mode == "fast" else coders)
             yield f"colour-{mode}-{depth}", writer.encode(image, tile, mode=mode, log2_tile_width=5), image
-        image = rng.integers(0, 1 << depth, (12, 16, 4)).astype(f"uint{depth}")
+        image = rng.integers(0, 1 << depth, (16, 16, 4)).astype(f"uint{depth}")
         image[:, 8:] = image[0, 8]
         for mode, tile in MODES.items():
             yield f"wrap-colour-{mode}-{depth}", writer.encode(image, tile, mode=mode), image
@@ -262,7 +294,7 @@ def shapes(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def tile_widths(rng: np.random.Generator) -> Iterator[Case]:
-    for log2_width in range(5, 10):
+    for log2_width in range(5, 9):
         image = sparse(rng, (34, (1 << log2_width) + 5), density=0.001)
         for mode, tile in MODES.items():
             name = f"tile-width-{1 << log2_width}-{mode}"
@@ -332,6 +364,7 @@ def metadata(rng: np.random.Generator) -> Iterator[Case]:
         "k" * 255: b"a long key",
         "xmp": b"<x:xmpmeta/>",
         "größe": b"\xff\0",
+        "\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff": b"where the lengths of UTF-8 change",
     }
     ordered = sorted((key.encode(), value) for key, value in entries.items())
     yield "metadata", writer.encode(image, writer.raw, metadata=writer.pack_metadata(ordered)), image

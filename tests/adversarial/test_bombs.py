@@ -18,7 +18,7 @@ from headrace.errors import CorruptImage, ImageTooLarge
 if TYPE_CHECKING:
     from pathlib import Path
 
-HUGE = writer.Fields(65535, 65535, 64, 16, "dense", log2_tile_width=9)
+HUGE = writer.Fields(65535, 65535, 64, 16, "dense", log2_tile_width=8)
 
 # What growth is not the decoder's: Python makes an exception and its message.
 ALLOWED_KIB = 512
@@ -51,8 +51,8 @@ def claims() -> dict[str, bytes]:
 
 
 def constant_bomb() -> bytes:
-    """A sound file of 2.6 MB for 65535 x 65535 pixels, of which every tile says the least that a tile can."""
-    fields = writer.Fields(65535, 65535, 1, 8, "dense", log2_tile_width=9)
+    """A sound file of 5.2 MB for 65535 x 65535 pixels, of which every tile says the least that a tile can."""
+    fields = writer.Fields(65535, 65535, 1, 8, "dense", log2_tile_width=8)
     n_tiles = len(fields.tiles())
     head = fields.pack(0, 0) + struct.pack("<I", 2) * n_tiles
     tile = b"\0\7"

@@ -16,7 +16,7 @@ Painter = Callable[[np.random.Generator, tuple[int, int, int], int], Samples]
 
 DTYPES = ("uint8", "uint16", "int16")
 CHANNELS = (1, 2, 3, 4, 5, 7, 64)
-# One and two beside what the format counts in: groups of 4, blocks of 8, lanes of 16 and 32, tiles of 32 to 512.
+# One and two beside what the format counts in: groups of 4, blocks of 8, lanes of 16 and 32, tiles of 32 to 256.
 SIDES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300)
 
 

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segments of a JPEG file before its first scan: the frame's head, and metadata to read and to write."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from headrace.errors import CorruptImage, UnsupportedImage
+
+_START_OF_SCAN = 0xDA
+_NO_FRAMES = (0xC4, 0xC8, 0xCC)  # tables among the numbers of frame heads
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_ARITHMETIC = (0xC9, 0xCA)
+_EXIF = b"Exif\0\0"
+_ICC = b"ICC_PROFILE\0"
+_XMP = b"http://ns.adobe.com/xap/1.0/\0"
+_LARGEST_SEGMENT = 65533
+
+
+@dataclass(slots=True)
+class Segments:
+    """What precedes the first scan."""
+
+    height: int = 0
+    width: int = 0
+    components: int = 0
+    progressive: bool = False
+    adobe: bool = False
+    """An Adobe segment is there; CMYK beside one is stored inverted."""
+    exif: bytes = b""
+    xmp: bytes = b""
+    profile: dict[int, bytes] = field(default_factory=dict)
+    """Parts of the ICC profile by number."""
+    profile_parts: int = 0
+
+    def metadata(self) -> dict[str, bytes]:
+        blocks = {"exif": self.exif, "xmp": self.xmp}
+        if sorted(self.profile) == list(range(1, self.profile_parts + 1)):
+            blocks["icc"] = b"".join(self.profile[number] for number in sorted(self.profile))
+        if self.components == 4:
+            blocks["color"] = b"CMYK"
+        return {name: block for name, block in blocks.items() if block}
+
+
+def read(view: memoryview) -> Segments:
+    """Walk the segments up to the first scan and check their places and lengths."""
+    if bytes(view[:2]) != b"\xff\xd8":
+        _fail(0, "this is no JPEG file: it does not start with FF D8")
+    segments = Segments()
+    position = 2
+    while True:
+        marker, start = _next_marker(view, position)
+        if marker == _START_OF_SCAN:
+            break
+        if start + 2 > len(view):
+            _fail(position, "the file ends within a segment: it is truncated")
+        (length,) = struct.unpack_from(">H", view, start)
+        if length < 2 or start + length > len(view):
+            _fail(position, f"segment FF {marker:02X} of {length} bytes reaches beyond the file's {len(view)}")
+        _read_segment(segments, marker, view[start + 2 : start + length], position)
+        position = start + length
+    if not segments.components:
+        _fail(position, "a scan comes before any frame")
+    return segments
+
+
+def _next_marker(view: memoryview, position: int) -> tuple[int, int]:
+    """The marker at `position`, and where what follows it starts."""
+    if position >= len(view) or view[position] != 0xFF:
+        _fail(position, "a marker is expected and there is none: the file is damaged or truncated")
+    while position < len(view) and view[position] == 0xFF:
+        position += 1
+    if position == len(view):
+        _fail(position, "the file ends within a marker: it is truncated")
+    marker = view[position]
+    if not 0xC0 <= marker <= 0xFE or 0xD0 <= marker <= 0xD9:
+        _fail(position, f"marker FF {marker:02X} has no place before the first scan")
+    return marker, position + 1
+
+
+def _read_segment(segments: Segments, marker: int, contents: memoryview, position: int) -> None:
+    if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAMES:
+        _read_frame(segments, marker, contents, position)
+    elif marker == 0xE1:
+        if bytes(contents[:6]) == _EXIF:
+            segments.exif = segments.exif or bytes(contents[6:])
+        elif bytes(contents[:29]) == _XMP:
+            segments.xmp = segments.xmp or bytes(contents[29:])
+    elif marker == 0xE2 and bytes(contents[:12]) == _ICC and len(contents) > 14:
+        segments.profile_parts = contents[13]
+        segments.profile.setdefault(contents[12], bytes(contents[14:]))
+    elif marker == 0xEE and bytes(contents[:5]) == b"Adobe" and len(contents) >= 12:
+        segments.adobe = True
+
+
+def _read_frame(segments: Segments, marker: int, contents: memoryview, position: int) -> None:
+    if segments.components:
+        _fail(position, "there is a second frame head")
+    if len(contents) < 6:
+        _fail(position, f"a frame head of {len(contents)} bytes is too short")
+    depth, height, width, components = struct.unpack_from(">BHHB", contents)
+    if len(contents) != 6 + 3 * components or not width:
+        _fail(
+            position, f"a frame head of {len(contents)} bytes for {components} components, {width} wide, is not valid"
+        )
+    if marker not in (_BASELINE, _EXTENDED, _PROGRESSIVE, *_ARITHMETIC):
+        _refuse(position, f"frames of kind FF {marker:02X} (lossless or hierarchical) are not read")
+    if depth != 8:
+        _refuse(position, f"{depth} bits a sample are not read, only 8")
+    if not height:
+        _refuse(position, "the height is left to be said after the first scan, which is not read")
+    if components not in (1, 3, 4):
+        _refuse(position, f"{components} components are not read, only gray, three colors, and CMYK")
+    segments.height, segments.width, segments.components = height, width, components
+    segments.progressive = marker in (_PROGRESSIVE, _ARITHMETIC[1])
+
+
+def insert_metadata(data: bytes, blocks: dict[str, bytes]) -> bytes:
+    """The file with EXIF, XMP and ICC segments behind its first one (JFIF must stay first)."""
+    payloads = []
+    if "exif" in blocks:
+        payloads.append(b"\xe1" + _EXIF + blocks["exif"])
+    if "xmp" in blocks:
+        payloads.append(b"\xe1" + _XMP + blocks["xmp"])
+    profile = blocks.get("icc", b"")
+    parts = [profile[start : start + 65519] for start in range(0, len(profile), 65519)]
+    if len(parts) <= 255:
+        payloads += [b"\xe2" + _ICC + bytes((number + 1, len(parts))) + part for number, part in enumerate(parts)]
+    # A segment's length is 16 bits and counts itself; larger blocks of EXIF or XMP cannot be carried.
+    written = [
+        b"\xff" + payload[:1] + struct.pack(">H", len(payload) + 1) + payload[1:]
+        for payload in payloads
+        if len(payload) - 1 <= _LARGEST_SEGMENT
+    ]
+    (length,) = struct.unpack_from(">H", data, 4)
+    return data[: 4 + length] + b"".join(written) + data[4 + length :]
+
+
+def _fail(offset: int, what: str) -> NoReturn:
+    error = CorruptImage(f"jpeg, at byte {offset}: {what}")
+    error.offset = offset
+    raise error
+
+
+def _refuse(offset: int, what: str) -> NoReturn:
+    raise UnsupportedImage(f"jpeg, at byte {offset}: {what}; convert the file")

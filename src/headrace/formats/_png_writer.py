@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PNG files from arrays: by Pillow, and by NumPy and zlib where Pillow has no mode for them (16-bit color).
+
+The backends that decode have no say here, so that the bytes of a dataset do not depend on what is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import UnsupportedImage
+from headrace.formats._png_chunks import SIGNATURE, Kind, chunk, metadata_chunks
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_KINDS = {1: Kind.GRAY, 2: Kind.GRAY_ALPHA, 3: Kind.RGB, 4: Kind.RGBA}
+_DEFAULT_LEVEL = 6
+_ROWS_AT_ONCE = 64  # bounds the scratch memory of the filters, five copies of these rows
+
+
+def parse_level(mode: str | None) -> int:
+    if mode is None:
+        return _DEFAULT_LEVEL
+    if len(mode) != 1 or not mode.isdigit():
+        raise UnsupportedImage(f"png's mode is zlib's level, as in png:6, from 0 to 9, not {mode!r}")
+    return int(mode)
+
+
+def encode(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[..., 0]
+    channels = 1 if image.ndim == 2 else image.shape[2]
+    if image.ndim not in (2, 3) or channels not in _KINDS or image.dtype.name not in ("uint8", "uint16"):
+        raise UnsupportedImage(
+            f"PNG holds uint8 and uint16 images of 1 to 4 channels, not {image.dtype} {list(image.shape)}; "
+            "hri and raw hold int16 and more channels"
+        )
+    if 0 in image.shape:
+        raise UnsupportedImage(f"an image has at least one pixel, and this array is {list(image.shape)}")
+    if image.dtype == np.uint16 and channels > 1:
+        return _encode_plain(image, level, blocks)
+    return _insert(_encode_pillow(image, level), metadata_chunks(blocks))
+
+
+def _encode_pillow(image: npt.NDArray[Any], level: int) -> bytes:
+    from PIL import Image  # noqa: PLC0415 - Pillow is imported where it is used
+
+    stream = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(image)).save(stream, "PNG", compress_level=level)
+    return stream.getvalue()
+
+
+def _insert(data: bytes, chunks: bytes) -> bytes:
+    """Put chunks behind IHDR, which ends at byte 33."""
+    return data[:33] + chunks + data[33:] if chunks else data
+
+
+def _encode_plain(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:
+    height, width, channels = image.shape
+    head = struct.pack(">IIBBBBB", width, height, 16, _KINDS[channels], 0, 0, 0)
+    compressor = zlib.compressobj(level, zlib.DEFLATED, 15, 9, zlib.Z_FILTERED)
+    body = []
+    previous = np.zeros((1, width * channels * 2), np.uint8)
+    for top in range(0, height, _ROWS_AT_ONCE):
+        rows = image[top : top + _ROWS_AT_ONCE].astype(">u2").reshape(-1, width * channels).view(np.uint8)
+        body.append(compressor.compress(_filter(rows, previous, channels * 2).tobytes()))
+        previous = rows[-1:]
+    body.append(compressor.flush())
+    parts = (SIGNATURE, chunk(b"IHDR", head), metadata_chunks(blocks), chunk(b"IDAT", b"".join(body)))
+    return b"".join((*parts, chunk(b"IEND", b"")))
+
+
+def _filter(rows: npt.NDArray[np.uint8], previous: npt.NDArray[np.uint8], step: int) -> npt.NDArray[np.uint8]:
+    """For each row its filter's number and the filtered bytes: of the five filters the one with the smallest residuals.
+
+    `previous` is the row above the first; `step` is the bytes of a pixel. Arithmetic is modulo 256, as PNG's is.
+    """
+    above = np.concatenate((previous, rows[:-1]))
+    left, corner = np.zeros_like(rows), np.zeros_like(rows)
+    left[:, step:] = rows[:, :-step]
+    corner[:, step:] = above[:, :-step]
+    average = ((left.astype(np.uint16) + above) >> 1).astype(np.uint8)
+    candidates = np.stack([rows, rows - left, rows - above, rows - average, rows - _paeth(left, above, corner)])
+    sizes = np.abs(candidates.view(np.int8).astype(np.int16)).sum(axis=2, dtype=np.int64)  # [5, rows]
+    best = sizes.argmin(axis=0)
+    filtered = np.empty((rows.shape[0], rows.shape[1] + 1), np.uint8)
+    filtered[:, 0] = best
+    filtered[:, 1:] = candidates[best, np.arange(rows.shape[0])]
+    return filtered
+
+
+def _paeth(
+    left: npt.NDArray[np.uint8], above: npt.NDArray[np.uint8], corner: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """Whichever neighbor is nearest to left + above − corner; ties go to left, then above."""
+    toward_above = above.astype(np.int16) - corner
+    toward_left = left.astype(np.int16) - corner
+    from_left, from_above, from_corner = abs(toward_above), abs(toward_left), abs(toward_above + toward_left)
+    nearest = np.where(from_above <= from_corner, above, corner)
+    return np.where((from_left <= from_above) & (from_left <= from_corner), left, nearest)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The RIFF chunks of a WebP file: read and checked, and written around a bare bit stream.
+
+WebP has no gray. A gray image is stored as three equal channels with a chunk of our own, `HRGY`, behind the image;
+other readers ignore it, as the container's specification asks, and see RGB.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NoReturn
+
+from headrace.errors import CorruptImage, UnsupportedImage
+from headrace.formats._types import ImageShape
+
+GRAY = b"HRGY"
+_METADATA = {b"ICCP": "icc", b"EXIF": "exif", b"XMP ": "xmp"}
+_FLAGS = {"icc": 0x20, "alpha": 0x10, "exif": 0x08, "xmp": 0x04}
+_ANIMATION = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class Riff:
+    """The head of a WebP file and where its metadata is."""
+
+    height: int
+    width: int
+    alpha: bool
+    gray: bool
+    length: int
+    """Bytes of the file as its own head has them; more may follow."""
+    blocks: dict[str, tuple[int, int]]
+
+    @property
+    def shape(self) -> ImageShape:
+        return ImageShape(self.height, self.width, 1 if self.gray else 4 if self.alpha else 3, "uint8")
+
+
+def read(view: memoryview) -> Riff:
+    """Walk the chunks, check their places and lengths, and read the image's head."""
+    if len(view) < 12 or bytes(view[:4]) != b"RIFF" or bytes(view[8:12]) != b"WEBP":
+        _fail(0, "this is no WebP file: it does not start with RIFF and WEBP")
+    length = 8 + struct.unpack_from("<I", view, 4)[0]
+    if length > len(view):
+        _fail(4, f"the file says it has {length} bytes and has {len(view)}: it is truncated")
+    chunks = _chunks(view[:length])
+    first, start, end = chunks[0]
+    image = next((chunk for chunk in chunks if chunk[0] in (b"VP8 ", b"VP8L")), None)
+    if first == b"VP8X":
+        if end - start != 10:
+            _fail(start, f"VP8X has {end - start} bytes and not 10")
+        flags = view[start]
+        if flags & _ANIMATION:
+            raise UnsupportedImage("webp: an animation is no image; extract the frame that is meant")
+        height, width = (1 + int.from_bytes(view[start + at : start + at + 3], "little") for at in (7, 4))
+        alpha = bool(flags & _FLAGS["alpha"])
+    if image is None:
+        _fail(start, "there is no image chunk")
+    frame_height, frame_width, frame_alpha = _read_frame(view, *image)
+    if first != b"VP8X":
+        height, width, alpha = frame_height, frame_width, frame_alpha
+    if (frame_height, frame_width) != (height, width):
+        _fail(start, f"the image is {frame_width} x {frame_height}, the file says {width} x {height}")
+    names = {name for name, _, _ in chunks}
+    blocks = {_METADATA[name]: (start, end) for name, start, end in chunks if name in _METADATA}
+    return Riff(height, width, alpha, gray=GRAY in names and not alpha, length=length, blocks=blocks)
+
+
+def _chunks(view: memoryview) -> list[tuple[bytes, int, int]]:
+    chunks = []
+    position = 12
+    while position + 8 <= len(view):
+        name, length = struct.unpack_from("<4sI", view, position)
+        if position + 8 + length > len(view):
+            _fail(position, f"chunk {name!r} of {length} bytes reaches beyond the file's {len(view)}")
+        chunks.append((name, position + 8, position + 8 + length))
+        position += 8 + length + length % 2
+    if not chunks:
+        _fail(12, "there is no chunk")
+    return chunks
+
+
+def _read_frame(view: memoryview, name: bytes, start: int, end: int) -> tuple[int, int, bool]:
+    if name == b"VP8L":
+        if end - start < 5 or view[start] != 0x2F:
+            _fail(start, "the lossless bit stream has no valid head")
+        (bits,) = struct.unpack_from("<I", view, start + 1)
+        return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF), bool(bits >> 28 & 1)
+    if end - start < 10 or bytes(view[start + 3 : start + 6]) != b"\x9d\x01\x2a":
+        _fail(start, "the lossy bit stream has no valid head")
+    width, height = struct.unpack_from("<HH", view, start + 6)
+    if not (width & 0x3FFF and height & 0x3FFF):
+        _fail(start, "an image has at least one pixel")
+    return height & 0x3FFF, width & 0x3FFF, False
+
+
+def wrap(data: bytes, *, gray: bool, blocks: dict[str, bytes]) -> bytes:
+    """A file of one lossless bit stream, as the encoder wrote it, with metadata and the gray mark around it."""
+    known = {name: blocks[name] for name in ("icc", "exif", "xmp") if blocks.get(name)}
+    if not gray and not known:
+        return data
+    head = read(memoryview(data))
+    flags = sum(_FLAGS[name] for name in known) | (_FLAGS["alpha"] if head.alpha else 0)
+    sides = (head.width - 1).to_bytes(3, "little") + (head.height - 1).to_bytes(3, "little")
+    chunks = [_chunk(b"VP8X", bytes((flags, 0, 0, 0)) + sides)]
+    if "icc" in known:
+        chunks.append(_chunk(b"ICCP", known["icc"]))
+    chunks.append(data[12:])
+    if "exif" in known:
+        chunks.append(_chunk(b"EXIF", known["exif"]))
+    if "xmp" in known:
+        chunks.append(_chunk(b"XMP ", known["xmp"]))
+    if gray:
+        chunks.append(_chunk(GRAY, b""))
+    body = b"WEBP" + b"".join(chunks)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def _chunk(name: bytes, contents: bytes) -> bytes:
+    return name + struct.pack("<I", len(contents)) + contents + b"\0" * (len(contents) % 2)
+
+
+def _fail(offset: int, what: str) -> NoReturn:
+    error = CorruptImage(f"webp, at byte {offset}: {what}")
+    error.offset = offset
+    raise error

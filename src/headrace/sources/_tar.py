@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The members of a tar archive: listed without reading them, and refused if they are anything but plain files.
+
+The standard library's `tarfile` parses the headers. It keeps a list of all members, takes a damaged header for the end
+of the archive, and reads extended headers of any size; each is dealt with here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
+
+from headrace.errors import BadSource
+from headrace.sources._paths import checked_relative
+from headrace.sources._types import MAX_FILE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz")
+_BLOCK = 512
+_LARGEST_HEADER = 2**20
+# Images do not compress: an archive that unpacks to more than both of these is a bomb.
+_FREE_BYTES = 2**30
+_LARGEST_RATIO = 100
+
+
+class Member(NamedTuple):
+    """A file in an archive: its name, and where its bytes are (in the unpacked archive, if it is compressed)."""
+
+    name: str
+    offset: int
+    n_bytes: int
+
+
+def is_compressed(path: str) -> bool:
+    return not path.endswith(".tar")
+
+
+def members(path: str) -> Iterator[Member]:
+    """The plain files of an archive, in its order."""
+    try:
+        with _Archive(path) as file:
+            # The archive is open in our hands; tarfile never learns of its compression.
+            with tarfile.open(fileobj=cast("IO[bytes]", file), mode="r:") as archive:
+                while (header := archive.next()) is not None:
+                    archive.members.clear()  # type: ignore[attr-defined]  # typeshed leaves it out
+                    if not header.isdir():
+                        yield _checked(path, file, header)
+                end = archive.offset
+            _check_end(path, file, end)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadSource(f"{path} is no valid tar archive, or it is damaged: {error}") from error
+    except OSError as error:
+        raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _checked(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
+    where = f"{path}, at byte {header.offset},"
+    name = checked_relative(header.name, where)
+    if not header.isreg() or header.issparse():
+        raise BadSource(f"{where} holds {name!r}, a link, device, pipe or sparse file; only plain files are taken")
+    if not 0 <= header.size <= MAX_FILE_BYTES:
+        raise BadSource(f"{where} holds {name!r} of {header.size} bytes; a member has at most {MAX_FILE_BYTES}")
+    file.check_extent(header.offset_data + header.size, name)
+    return Member(name, header.offset_data, header.size)
+
+
+def _check_end(path: str, file: _Archive, end: int) -> None:
+    file.seek(end)
+    if any(file.read(_BLOCK)):
+        raise BadSource(f"{path} has a damaged header at byte {end}; what follows it cannot be found")
+
+
+class _Archive:
+    """The bytes of an archive, unpacked as they are read; refuses the appetite of hostile headers."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._n_bytes = Path(path).stat().st_size
+        if is_compressed(path):
+            self._file = cast("IO[bytes]", gzip.open(path))  # noqa: SIM115 - closed by __exit__
+            self._limit = max(_FREE_BYTES, _LARGEST_RATIO * self._n_bytes)
+        else:
+            self._file = Path(path).open("rb")  # noqa: SIM115 - closed by __exit__
+            self._limit = self._n_bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        if not 0 <= n_bytes <= _LARGEST_HEADER:
+            raise BadSource(f"{self.path}, at byte {self.tell()}, has a header of {n_bytes} bytes, which is an attack")
+        return self._file.read(n_bytes)
+
+    def seek(self, offset: int) -> int:
+        if is_compressed(self.path):
+            self.check_extent(offset, "the archive")
+        return self._file.seek(offset)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def check_extent(self, end: int, name: str) -> None:
+        """Refuse a member that reaches beyond the archive, or beyond what an honest one unpacks to."""
+        if end > self._limit:
+            kind = "unpacks to more than" if is_compressed(self.path) else "has only"
+            raise BadSource(
+                f"{self.path} {kind} {self._limit} bytes, and {name!r} reaches to {end}: truncated or a bomb"
+            )
+
+
+class Unpacked:
+    """Reads ranges of a compressed archive: forward for free, backward by starting again."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = gzip.open(path)  # noqa: SIM115 - open as long as this is
+
+    def read(self, offset: int, n_bytes: int) -> bytes:
+        try:
+            self._file.seek(offset)
+            return self._file.read(n_bytes)
+        except (OSError, EOFError, zlib.error) as error:
+            raise BadSource(f"{self._path} is damaged: {error}") from error

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""COCO: an `instances_*.json` and a folder of images; boxes become corners, category ids become labels from 0 up.
+
+What is in the file about an object stays: its segmentation (JSON text), area, crowd flag and id. Images without objects
+are samples too. The order is that of the images' ids, as torchvision's CocoDetection has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import BadSource
+from headrace.sources import _coco_json as coco_json
+from headrace.sources._paths import checked_relative, file_size, join, read_file
+from headrace.sources._types import Item, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class CocoSource:
+    """The images of a COCO annotation file.
+
+    Args:
+        annotations: The JSON file.
+        images: The folder that its file names are relative to; without it, looked for where COCO puts it.
+
+    The file is read when the source is made and again for every listing but the first. Copies for workers take
+    nothing of it with them: an item carries its own annotations.
+
+    """
+
+    kind = "coco"
+    sequential = False
+    fields = {  # noqa: RUF012 - Source wants a Mapping, and nobody writes to it
+        "image": "image",
+        "boxes": "boxes",
+        "image_id": "int64",
+        "annotation_id": "list<int64>",
+        "area": "list<float32>",
+        "iscrowd": "list<int64>",
+        "segmentation": "str",
+    }
+
+    def __init__(self, annotations: str | Path, images: str | Path | None = None) -> None:
+        self._annotations = os.fspath(annotations)
+        self._read: coco_json.Annotations | None = coco_json.read(self._annotations)
+        categories = sorted(self._read.categories.items())
+        self._classes = tuple(name for _, name in categories)
+        self._labels = {number: label for label, (number, _) in enumerate(categories)}
+        first = next(iter(self._read.images.values()), None)
+        if first is None:
+            raise BadSource(f"{self._annotations} names no images")
+        self._root = os.fspath(images) if images is not None else _find_images(Path(annotations), first)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self._classes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": None}
+
+    def items(self) -> Iterator[Item]:
+        annotations, self._read = self._read or coco_json.read(self._annotations), None
+        for image_id, name, text in annotations.by_image():
+            relative = checked_relative(name, f"{self._annotations}, image {image_id},")
+            yield Item(relative, file_size(self._root, relative), (image_id, text))
+
+    def load(self, item: Item) -> dict[str, object]:
+        image_id, text = item.locator
+        path = join(self._root, item.key)
+        objects = json.loads(text)
+        where = f"{self._annotations}, image {image_id}"
+        return {
+            "image": encoded(read_file(path, item.n_bytes), path),
+            "boxes": (_corners(objects, where), self._labels_of(objects, where)),
+            "image_id": image_id,
+            "annotation_id": [_number(found, "id", where) for found in objects],
+            "area": [float(_number(found, "area", where, 0.0)) for found in objects],
+            "iscrowd": [int(_number(found, "iscrowd", where, 0)) for found in objects],
+            "segmentation": json.dumps([found.get("segmentation") for found in objects], separators=(",", ":")),
+        }
+
+    def _labels_of(self, objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        numbers = [found.get("category_id") for found in objects]
+        unknown = [number for number in numbers if not isinstance(number, int) or number not in self._labels]
+        if unknown:
+            raise BadSource(f"{where}: category {unknown[0]!r} is not among the categories")
+        return np.array([self._labels[number] for number in numbers if number is not None], np.int64)
+
+
+def _corners(objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """x, y, width, height → x0, y0, x1, y1, added in double precision."""
+    try:
+        boxes = np.array([found["bbox"] for found in objects], np.float64).reshape(len(objects), 4)
+    except (KeyError, TypeError, ValueError):
+        raise BadSource(f"{where}: an annotation has no bbox of four numbers") from None
+    if not np.isfinite(boxes).all():
+        raise BadSource(f"{where}: a bbox is not finite")
+    boxes[:, 2:] += boxes[:, :2]
+    return boxes.astype(np.float32)
+
+
+def _number(found: dict[str, Any], name: str, where: str, default: float | None = None) -> Any:
+    value = found.get(name, default)
+    if not isinstance(value, (int, float)):
+        raise BadSource(f"{where}: {name} of an annotation is {str(value)[:40]!r} and no number")
+    return value
+
+
+def _find_images(annotations: Path, first: str) -> str:
+    """The folder that holds the first image, among those where people put them."""
+    first = checked_relative(first, str(annotations))
+    folder = annotations.absolute().parent
+    split = annotations.stem.rpartition("_")[2]
+    candidates = [
+        base / place for base in (folder.parent, folder) for place in (split, f"images/{split}", "images", "")
+    ]
+    for candidate in candidates:
+        if (candidate / first).is_file():
+            return str(candidate)
+    raise BadSource(
+        f"{annotations} names the image {first!r}, which is in none of {', '.join(map(str, candidates))}; "
+        "say where the images are: CocoSource(annotations, images)"
+    )

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any Python iterable of dicts: a generator, a PyTorch dataset, a list.
+
+It can only be walked, in one process: `items` takes a sample from the iterable and holds it, `load` gives out the one
+that is held. So the builder drives it in the parent process and sends the samples, not the items, to its workers:
+
+    for item in source.items():
+        sample = source.load(item)      # before the next item
+
+An iterable that starts anew each time (a list, an object with `__iter__`) can be listed again, as a resumed build does,
+if it then yields the same samples in the same order; a generator cannot, and says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from headrace import formats
+from headrace.errors import BadSource
+from headrace.sources._types import Encoded, Item, encoded, field_name
+
+KEY = "__key__"
+_PIXELS = ("uint8", "uint16", "int16")
+
+
+class IterableSource:
+    """Samples from an iterable. The first one says which fields there are, unless `fields` does.
+
+    An array of two or three dimensions is an image (a mask if the field's name says so), and so are a Pillow image and
+    bytes that start like an image file; a pair of `[N, 4]` and `[N]`, or a dict of `boxes` and `labels`, are boxes.
+    `__key__`, if there is one, names the sample; otherwise samples are numbered.
+    """
+
+    kind = "iterable"
+    sequential = True
+    classes = None
+
+    def __init__(self, samples: Iterable[Mapping[str, object]], *, fields: Mapping[str, str] | None = None) -> None:
+        self._samples = samples
+        self._is_iterator = isinstance(samples, Iterator)
+        self._walks = 0
+        self._first: Iterator[Mapping[str, object]] | None = None
+        self._held: tuple[int, Mapping[str, object]] | None = None
+        self._fields = dict(fields) if fields is not None else self._infer()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return self._fields
+
+    def _infer(self) -> dict[str, str]:
+        walk = iter(self._samples)
+        sample = next(walk, None)
+        if sample is None:
+            raise BadSource("the iterable yields no samples")
+        self._first = itertools.chain((sample,), walk)
+        if not isinstance(sample, Mapping):
+            raise BadSource(f"an iterable source yields dicts, and its first sample is {type(sample).__name__}")
+        fields = {}
+        for name, value in sample.items():
+            if name == KEY:
+                continue
+            if not isinstance(name, str) or field_name(name) != name:
+                raise BadSource(f"{name!r} cannot name a field: no dots, no leading underscore, and not 'key'")
+            fields[name] = _infer_type(name, value)
+        return fields
+
+    def items(self) -> Iterator[Item]:
+        self._walks += 1
+        if self._is_iterator and self._walks > 1:
+            raise BadSource("this iterable can be walked once; give a list, or an object whose __iter__ starts anew")
+        walk, self._first = self._first or iter(self._samples), None
+        for number, sample in enumerate(walk):
+            if not isinstance(sample, Mapping):
+                raise BadSource(f"sample {number} of the iterable is {type(sample).__name__} and no dict")
+            key = sample.get(KEY, f"{number:09d}")
+            if not isinstance(key, str) or not key:
+                raise BadSource(f"sample {number} of the iterable has the key {key!r}; a key is a str, and not empty")
+            self._held = (number, sample)
+            yield Item(key, _size(sample), (number,))
+        self._held = None
+
+    def load(self, item: Item) -> dict[str, object]:
+        if self._held is None or self._held[0] != item.locator[0]:
+            raise BadSource("an iterable source is walked in order: load each item before asking for the next")
+        sample = self._held[1]
+        names = {name for name in sample if name != KEY}
+        if names != self._fields.keys():
+            raise BadSource(f"sample {item.key!r} has the fields {sorted(names)}, and not {sorted(self._fields)}")
+        return {name: _value(sample[name], kind, f"{item.key}.{name}") for name, kind in self._fields.items()}
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an iterable source stays in the process that made it; send the samples that it loads")
+
+
+def _infer_type(name: str, value: object) -> str:  # noqa: PLR0911 - one line a type
+    if _is_pixels(value):
+        return "mask" if any(word in name.lower() for word in ("mask", "seg")) else "image"
+    if _as_boxes(value) is not None:
+        return "boxes"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes"
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, (bool, int, np.integer, np.bool_)):
+        return "int64"
+    if isinstance(value, (float, np.floating)):
+        return "float32"
+    if isinstance(value, (list, tuple, np.ndarray)) and len(value) and not np.ndim(value) > 1:
+        element = _infer_type(name, value[0])
+        if element in ("int64", "float32", "str"):
+            return f"list<{element}>"
+    raise BadSource(
+        f"field {name!r} of the first sample is {type(value).__name__}, which has no type here; give the fields: "
+        "IterableSource(samples, fields={...}). An empty list says nothing of its elements"
+    )
+
+
+def _is_pixels(value: object) -> bool:
+    if isinstance(value, Encoded) or (hasattr(value, "mode") and hasattr(value, "getbands")):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.ndim in (2, 3) and value.dtype.name in _PIXELS
+    return isinstance(value, (bytes, bytearray, memoryview)) and formats.sniff(value) is not None
+
+
+def _as_boxes(value: object) -> tuple[Any, Any] | None:
+    if isinstance(value, Mapping) and value.keys() == {"boxes", "labels"}:
+        return value["boxes"], value["labels"]
+    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, np.ndarray) for part in value):
+        return value
+    return None
+
+
+def _value(value: Any, kind: str, where: str) -> object:
+    try:
+        return _convert(value, kind, where)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, BadSource):
+            raise
+        raise BadSource(f"{where} is no {kind}: {error}") from error
+
+
+def _convert(value: Any, kind: str, where: str) -> object:  # noqa: PLR0911 - one line a type
+    if kind in ("image", "mask"):
+        return _pixels(value, kind, where)
+    if kind == "boxes":
+        return _boxes(value)
+    if kind == "int64":
+        return int(np.int64(value))
+    if kind == "float32":
+        return float(value)
+    if kind.startswith("list<"):
+        element = kind[5:-1]
+        return [_convert(part, element, where) for part in value]
+    if kind == "str" and isinstance(value, str):
+        return value
+    if kind == "bytes" and isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"it is {type(value).__name__}")
+
+
+def _pixels(value: Any, kind: str, where: str) -> object:
+    if isinstance(value, Encoded):
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return encoded(bytes(value), where)
+    if getattr(value, "mode", None) == "P" and kind == "image":
+        value = value.convert("RGBA" if "transparency" in value.info else "RGB")
+    array = np.asarray(value)
+    if array.dtype == np.bool_:
+        array = array * np.uint8(255 if kind == "image" else 1)
+    if array.ndim not in (2, 3) or array.dtype.name not in _PIXELS:
+        raise BadSource(f"{where} is {array.dtype} {list(array.shape)}; an image is [H, W] or [H, W, C] of {_PIXELS}")
+    return array
+
+
+def _boxes(value: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    pair = _as_boxes(value)
+    if pair is None:
+        raise TypeError("boxes are a pair of arrays [N, 4] and [N], or a dict of 'boxes' and 'labels'")
+    boxes, labels = np.asarray(pair[0], np.float32), np.asarray(pair[1], np.int64)
+    if labels.ndim != 1 or boxes.size != 4 * labels.size:
+        raise ValueError(f"{list(boxes.shape)} boxes and {list(labels.shape)} labels do not go together")
+    return boxes.reshape(-1, 4), labels
+
+
+def _size(sample: Mapping[str, object]) -> int:
+    total = 0
+    for value in sample.values():
+        if isinstance(value, Encoded):
+            total += len(value.data)
+        elif isinstance(value, np.ndarray):
+            total += value.nbytes
+        elif isinstance(value, (bytes, bytearray, memoryview)):
+            total += len(value)
+        elif hasattr(value, "getbands"):
+            total += value.width * value.height * len(value.getbands())  # type: ignore[attr-defined]
+    return total

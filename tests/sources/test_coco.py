@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""COCO annotations with their images."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from tests.sources.pictures import decoded, keys, pixels, png, samples, write, write_coco
+
+from headrace.errors import BadSource
+from headrace.sources import CocoSource
+from headrace.sources import _coco_json as coco_json
+
+DOG = {"id": 11, "image_id": 4, "category_id": 7, "bbox": [1.5, 2, 3, 4], "area": 12.0, "iscrowd": 0,
+       "segmentation": [[1, 2, 3, 4, 5, 6]]}  # fmt: skip
+CAT = {"id": 12, "image_id": 2, "category_id": 3, "bbox": [0, 0, 5, 6], "area": 30, "iscrowd": 1,
+       "segmentation": {"counts": "abc", "size": [6, 5]}}  # fmt: skip
+
+
+def test_boxes_labels_and_all_the_rest(tmp_path):
+    """In the order of image ids, images without objects included."""
+    source = CocoSource(write_coco(tmp_path, [4, 2, 9], [DOG, CAT, {**CAT, "image_id": 4, "id": 13}]))
+    cat, dogs, nothing = samples(source)
+
+    assert source.classes == ("cat", "dog")
+    assert keys(source) == ["2.png", "4.png", "9.png"]
+    assert np.array_equal(decoded(cat["image"]), pixels(2))
+    boxes, labels = dogs["boxes"]
+    assert np.array_equal(boxes, np.array([[1.5, 2, 4.5, 6], [0, 0, 5, 6]], np.float32))
+    assert np.array_equal(labels, [1, 0])
+    assert (boxes.dtype, labels.dtype) == (np.float32, np.int64)
+    assert dogs["annotation_id"] == [11, 13]
+    assert dogs["iscrowd"] == [0, 1]
+    assert dogs["area"] == [12.0, 30.0]
+    assert json.loads(dogs["segmentation"]) == [DOG["segmentation"], CAT["segmentation"]]
+    assert [sample["image_id"] for sample in (cat, dogs, nothing)] == [2, 4, 9]
+    assert nothing["boxes"][0].shape == (0, 4)
+    assert nothing["segmentation"] == "[]"
+    assert set(cat) == set(source.fields)
+
+
+def test_copies_load_what_the_original_listed(tmp_path):
+    """And take nothing of the JSON with them."""
+    source = CocoSource(write_coco(tmp_path, range(50), [{**DOG, "segmentation": [[0] * 5000]}]))
+    items = list(source.items())
+    pickled = pickle.dumps(source)
+
+    assert len(pickled) < 1000
+    assert len(pickle.loads(pickled).load(items[4])["boxes"][0]) == 1
+
+
+def test_images_are_looked_for_where_people_put_them(tmp_path):
+    """Or given."""
+    path = write_coco(tmp_path, [1], [])
+    (tmp_path / "images").mkdir()
+    (tmp_path / "train2017").rename(tmp_path / "images" / "train2017")
+
+    assert len(samples(CocoSource(path))) == 1
+    (tmp_path / "images" / "train2017").rename(tmp_path / "elsewhere")
+    with pytest.raises(BadSource, match="say where the images are"):
+        CocoSource(path)
+    assert len(samples(CocoSource(path, tmp_path / "elsewhere"))) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../1.png", "/etc/passwd", "a/../../1.png", "..\\1.png", ""],
+    ids=["up", "absolute", "inside", "dos", "empty"],
+)
+def test_hostile_file_names_are_refused(tmp_path, name):
+    """As the first image, and later."""
+    path = write_coco(tmp_path, [1, 2], [])
+    write(tmp_path, {"1.png": png(0)})
+    for number in (0, 1):
+        contents = json.loads(path.read_text())
+        contents["images"][number]["file_name"] = name
+        forged = tmp_path / "annotations" / "instances_forged.json"
+        forged.write_text(json.dumps(contents))
+        with pytest.raises(BadSource):
+            keys(CocoSource(forged, tmp_path / "train2017") if number else CocoSource(forged))
+
+
+def test_links_that_leave_the_folder_are_refused(tmp_path):
+    """The file name looks harmless."""
+    path = write_coco(tmp_path, [1], [])
+    write(tmp_path, {"secret.png": png(0)})
+    (tmp_path / "train2017" / "1.png").unlink()
+    (tmp_path / "train2017" / "1.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(BadSource, match="leaves the source"):
+        keys(CocoSource(path))
+
+
+def test_a_missing_image_is_named(tmp_path):
+    """By its path."""
+    path = write_coco(tmp_path, [1, 2], [])
+    (tmp_path / "train2017" / "2.png").unlink()
+    with pytest.raises(BadSource, match=r"2\.png"):
+        keys(CocoSource(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"bbox": [1, 2, 3]}, "bbox"),
+        ({"bbox": None}, "bbox"),
+        ({"bbox": [1, 2, 3, float("nan")]}, "finite"),
+        ({"bbox": [1, 2, 3, 1e400]}, "finite"),
+        ({"category_id": 99}, "category 99"),
+        ({"category_id": [1]}, "category"),
+        ({"id": "x"}, "id of an annotation"),
+        ({"area": "large"}, "area of an annotation"),
+    ],
+)
+def test_annotations_that_make_no_sense_are_named(tmp_path, change, what):
+    """By the image that they belong to."""
+    source = CocoSource(write_coco(tmp_path, [4], [{**DOG, **change}]))
+    (item,) = source.items()
+    with pytest.raises(BadSource, match=what):
+        source.load(item)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "nonsense",
+        '{"images": []}',
+        '{"images": {}, "annotations": [], "categories": []}',
+        '{"images": [1], "annotations": [], "categories": []}',
+        '{"images": [], "annotations": [], "categories": []}',
+        '{"images": [{"id": 1}], "annotations": [], "categories": []}',
+        '{"images": [{"id": 1.5, "file_name": "1.png"}], "annotations": [], "categories": []}',
+        '{"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}], "annotations": [], "categories": []}',
+        '{"images": [{"id": 1, "file_name": "1.png"}], "annotations": [{"image_id": 2}], "categories": []}',
+        '{"images": [{"id": 1, "file_name": "1.png"}], "annotations": [], "categories": [{"id": 1}]}',
+        '{"images": [{"id": 1, "file_name": "1.png"} "annotations": []}',
+        '{"images": ' + "[" * 100_000,
+        '{"x": ' + '{"a":' * 100_000,
+    ],
+)
+def test_broken_json_is_refused(tmp_path, text):
+    """Not JSON, not COCO, or contradicting itself."""
+    write(tmp_path, {"annotations/instances_x.json": text.encode(), "1.png": png(0), "a": png(0), "b": png(0)})
+    with pytest.raises(BadSource, match="instances_x"):
+        CocoSource(tmp_path / "annotations" / "instances_x.json")
+
+
+def test_json_of_absurd_size_is_not_read(tmp_path, monkeypatch):
+    """The limit is checked before the file is opened."""
+    path = write_coco(tmp_path, [1], [])
+    monkeypatch.setattr(coco_json, "LARGEST_JSON", 10)
+    with pytest.raises(BadSource, match="at most 10"):
+        CocoSource(path)
