@@ -49,10 +49,10 @@ def test_coding_an_image_imports_nothing_more():
 
 def test_the_front_door_offers_what_it_says():
     """Every name of `headrace.__all__` is there, and nothing else that is public."""
-    visible = {name for name in vars(headrace) if not name.startswith("_")}
+    visible = {name for name in dir(headrace) if not name.startswith("_")}
 
     assert set(headrace.__all__) <= visible
-    assert {name for name in visible - set(headrace.__all__) if not hasattr(vars(headrace)[name], "__path__")} == set()
+    assert {name for name in visible - set(headrace.__all__) if not hasattr(getattr(headrace, name), "__path__")} == set()
 
 
 def test_names_show_their_public_path():

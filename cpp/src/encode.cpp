@@ -37,7 +37,9 @@ void Encoded::write(std::uint8_t* out) const noexcept {
 
 namespace {
 
+// 128 columns: 256 would save 0.3 % of the bytes of a photograph, and cost a random crop of 224 a third more tiles.
 constexpr std::uint32_t kTileWidthLog2 = 7;
+static_assert(kTileWidthLog2 >= kMinTileWidthLog2 && kTileWidthLog2 <= kMaxTileWidthLog2);
 
 // Which values an image uses, as long as that can still matter.
 class Levels {
@@ -206,6 +208,7 @@ Status encode(const Pixels& pixels, Mode mode, Bytes metadata, unsigned threads,
   if (metadata.size() > 0xFFFFFFFF) return {Code::bad_argument, "the metadata exceeds 4 GiB", 0, -1};
   encoded = Encoded();
   try {
+    if (!encoded.valid()) throw std::bad_alloc();
     return encode_checked(pixels, mode, metadata, threads, encoded.parts());
   } catch (const std::bad_alloc&) {
     return {Code::no_memory, "no memory for the encoded image", 0, -1};

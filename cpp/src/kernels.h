@@ -13,6 +13,7 @@ namespace headrace {
 // Tiles that lie side by side are predicted in one wave of at most this many columns: the 62 steps in which not all lanes
 // have work are then paid once. 3 planes of bytes of this width are 57 KB.
 inline constexpr std::uint32_t kGroupColumns = 512;
+static_assert(kMaxTileWidth <= kGroupColumns);
 
 // Kernels may read this far beyond the end of a tile; a tile that lies closer to the end of the file is copied first.
 inline constexpr std::size_t kOverread = 128;

@@ -8,11 +8,10 @@ inline constexpr std::ptrdiff_t kPitch = kGroupColumns + kRightPad;
 inline constexpr std::size_t kPlaneSamples = kLeftPad + 32 * kPitch + kRightPad;
 inline constexpr std::size_t kPlaneGroups = kMaxTileWidth / 4 * 8;
 
-// One thread's memory. The members before `planes` have the same size for all images.
+// The part of a thread's memory that has the same size for all images.
 struct DecodeScratch {
   ColumnTable<1> inner1;
   ColumnTable<2> inner2;
-  std::uint8_t colours[kMaxColours * kMaxChannels * 2 + 64];
   std::uint8_t codes[kGroupColumns / 32][kMaxChannels];  // colour codes of each tile of the run, by channel
 };
 
@@ -24,7 +23,8 @@ class RunDecoder {
   static std::size_t scratch_bytes(const ImageHeader& h) {
     return round_up(sizeof(DecodeScratch)) + h.channels * (sizeof(PredictorMasks<2>) + sizeof(PredictorMasks<1>)) +
            round_up(h.channels * kPlaneSamples * sizeof(S)) + round_up(h.channels * kPlaneGroups + kSlack) +
-           round_up(positions_bytes(h)) + round_up(tile_bytes(h) + kOverread) + 256;
+           round_up(positions_bytes(h)) + round_up(tile_bytes(h) + kOverread) +
+           round_up(kMaxColours * h.pixel_bytes() + kSlack) + 256;
   }
 
   explicit RunDecoder(const DecodeTiles& job)
@@ -42,6 +42,7 @@ class RunDecoder {
     grids_ = carve(header_.channels * kPlaneGroups + kSlack);
     positions_ = carve(positions_bytes(header_)) + kSlack / 2;
     tail_ = carve(tile_bytes(header_) + kOverread);
+    colours_ = carve(kMaxColours * header_.pixel_bytes() + kSlack);
     fixed_->inner1.fill(0, kGroupColumns, 0xFF);
     fixed_->inner2.fill(0, kGroupColumns, 0xFF);
     for (std::uint32_t c = 0; c < kGroupColumns; c += header_.tile_width) {
@@ -121,8 +122,8 @@ class RunDecoder {
     const std::uint8_t* p = in.take(header_.channels * sizeof(S));
     if (!p || in.left() != 0) return "a constant tile does not have its length";
     for (std::uint32_t c = 0; c < header_.channels; ++c)
-      map_.put(fixed_->colours + c * map_.bytes, value(p + c * sizeof(S)));
-    emit_constant(fixed_->colours, header_.pixel_bytes(), window(i));
+      map_.put(colours_ + c * map_.bytes, value(p + c * sizeof(S)));
+    emit_constant(colours_, header_.pixel_bytes(), window(i));
     return nullptr;
   }
 
@@ -162,6 +163,7 @@ class RunDecoder {
   std::uint8_t* grids_;      // widths or classes of all planes
   std::uint8_t* positions_;  // the byte before it stands for bit -1
   std::uint8_t* tail_;
+  std::uint8_t* colours_;    // of a palette, in output form
   std::uint32_t wave_first_ = 0;  // first tile of the run that waits for its wave
   std::uint32_t pending_ = 0;     // how many do
   bool all_med_avg_ = true;
@@ -307,7 +309,7 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
         const std::uint32_t u = value(e + c * sizeof(S) - channels * sizeof(S));
         order = v > u ? 1 : v < u ? -1 : 0;
       }
-      map_.put(fixed_->colours + (std::size_t{k} * channels + c) * map_.bytes, v);
+      map_.put(colours_ + (std::size_t{k} * channels + c) * map_.bytes, v);
     }
     if (order <= 0) return "the colours of a palette are not strictly ascending";
   }
@@ -354,7 +356,7 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
     e = last = e ? e : last;
   }
   palette_wave(to, kPitch, w, h);
-  emit_palette(to, kPitch, fixed_->colours, colours, header_.pixel_bytes(), window(i));
+  emit_palette(to, kPitch, colours_, colours, header_.pixel_bytes(), window(i));
   return nullptr;
 }
 

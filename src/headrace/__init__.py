@@ -1,9 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headrace brings images to the accelerator as fast as it can train on them, without losing a bit."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from headrace import codec, errors
 from headrace.codec import decode, encode, inspect
 
-__all__ = ["codec", "decode", "encode", "errors", "inspect"]
+if TYPE_CHECKING:
+    from headrace.building import BuildReport, Writer, build
+    from headrace.records import Dataset
+    from headrace.records import open_dataset as open  # noqa: A004
+
+__all__ = [
+    "BuildReport",
+    "Dataset",
+    "Writer",
+    "build",
+    "codec",
+    "decode",
+    "encode",
+    "errors",
+    "inspect",
+    "open",
+]
 
 __version__ = "0.1.0"
+
+_LAZY = {
+    "BuildReport": ("headrace.building", "BuildReport"),
+    "Dataset": ("headrace.records", "Dataset"),
+    "Writer": ("headrace.building", "Writer"),
+    "build": ("headrace.building", "build"),
+    "open": ("headrace.records", "open_dataset"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    value = globals()[name] = getattr(import_module(module), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -11,6 +11,7 @@
     ├── BadSource           (ValueError)   a source that cannot be imported: damaged, incomplete, unknown or hostile
     ├── CorruptDataset      (ValueError)   a dataset's files are damaged, or do not belong together
     ├── UnsupportedDataset  (ValueError)   a dataset of a version or kind that this reader does not know
+    ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, a taken destination
     ├── UnknownTarget       (ValueError)   a SIMD target that this machine does not have
     └── MissingExtra        (ImportError)  an optional package is needed and not installed
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 __all__ = [
     "BadSource",
+    "BuildError",
     "CorruptDataset",
     "CorruptImage",
     "HeadraceError",
@@ -81,6 +83,10 @@ class CorruptDataset(HeadraceError, ValueError):
 
 class UnsupportedDataset(HeadraceError, ValueError):
     """A dataset of a version or kind that this version cannot read."""
+
+
+class BuildError(HeadraceError):
+    """A dataset cannot be built; the message names the sample or file, what was found and how to go on."""
 
 
 class UnknownTarget(HeadraceError, ValueError):

@@ -12,7 +12,7 @@ settings.register_profile(
     "everyday",
     deadline=None,
     derandomize=True,
-    max_examples=40,
+    max_examples=80,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("everyday")

@@ -56,9 +56,7 @@ def test_single_rows_and_columns_cross_tiles(implementation: Implementation, mod
 
 @pytest.mark.parametrize("channels", [*CHANNELS, 6, 8, 9, 13, 31, 32, 33, 63])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
-def test_any_number_of_channels_survives(
-    implementation: Implementation, mode: str, channels: int, dtype: str
-) -> None:
+def test_any_number_of_channels_survives(implementation: Implementation, mode: str, channels: int, dtype: str) -> None:
     for content in ("smooth", "3 colours", "noise"):
         assert_survives(implementation, Recipe(9, 7, channels, dtype, content).render(), mode)
 

@@ -59,6 +59,7 @@ class Encoded {
   Encoded(Encoded&&) noexcept;
   Encoded& operator=(Encoded&&) noexcept;
 
+  bool valid() const noexcept { return parts_ != nullptr; }  // false when there was no memory to begin with
   std::uint64_t size() const noexcept;
   void write(std::uint8_t* out) const noexcept;
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import decode, encode, inspect
+from headrace.cli import build, decode, encode, extract, info, inspect, verify
 
 __all__ = ["app", "main"]
 
@@ -22,6 +22,10 @@ app = typer.Typer(
 app.command()(encode.encode)
 app.command()(decode.decode)
 app.command()(inspect.inspect)
+app.command()(build.build)
+app.command()(info.info)
+app.command()(verify.verify)
+app.command()(extract.extract)
 
 
 def _show_version(wanted: bool) -> None:

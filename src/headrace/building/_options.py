@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a build was asked for, checked before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace import formats
+from headrace.errors import UnsupportedImage
+from headrace.records._plan import Mix, load_plan, parse_mixes, single
+from headrace.records._schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
+
+KEEP = "keep"
+SHARD_BYTES = 256 << 20
+SHARD_SAMPLES = 1024
+MAX_SHARD_SAMPLES = 65536
+ALIGNMENTS = tuple(1 << bits for bits in range(6, 17))
+
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How samples become renditions and rows: all that a worker needs to know."""
+
+    fields: tuple[Field, ...]
+    mixes: Mapping[str, Mix]
+    align: int = 64
+    verify: bool = True
+    skip_bad: bool = False
+
+
+def make_conversion(
+    types: Mapping[str, str],
+    *,
+    format: str,  # noqa: A002
+    mask_format: str | None,
+    plan: Mapping[str, Any] | str | PathLike[str] | None,
+    align: int,
+    verify: bool,
+    on_error: OnError,
+) -> Conversion:
+    """Check the options against the fields; ValueError names the first that does not fit."""
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+    if align not in ALIGNMENTS:
+        raise ValueError(f"align is a power of two from {ALIGNMENTS[0]} to {ALIGNMENTS[-1]}, not {align}")
+    _check_format(format, "format")
+    if mask_format is None:
+        mask_format = format if _keeps_pixels(format) else DEFAULT_HRI
+    _check_format(mask_format, "mask_format")
+    mixes = {
+        name: single(format if kind == "image" else mask_format) for name, kind in types.items() if kind in PIXEL_TYPES
+    }
+    if plan is not None:
+        planned = parse_mixes(load_plan(plan if isinstance(plan, Mapping) else Path(plan)))
+        for name in planned:
+            if name not in mixes:
+                raise ValueError(
+                    f"the plan has a field {name!r}; the source's images and masks are {', '.join(mixes) or 'none'}"
+                )
+        mixes |= planned
+    for name, mix in mixes.items():
+        for chosen in mix.formats:
+            _check_format(chosen, f"the format of {name!r}")
+            if types[name] == "mask" and not _keeps_pixels(chosen):
+                raise ValueError(f"{chosen} would change the values of mask {name!r}; choose a lossless format")
+    fields = make_fields(types, {name: mix.renditions for name, mix in mixes.items()})
+    return Conversion(fields, mixes, align, verify, on_error == "skip")
+
+
+def describe(conversion: Conversion) -> dict[str, Any]:
+    """Say in JSON what decides the bytes of the dataset, apart from the source."""
+    return {
+        "formats": {
+            name: {"renditions": mix.renditions, "formats": list(mix.formats), "ends": list(mix.ends)}
+            for name, mix in conversion.mixes.items()
+        },
+        "align": conversion.align,
+        "on_error": "skip" if conversion.skip_bad else "raise",
+    }
+
+
+def _check_format(text: str, what: str) -> None:
+    if text == KEEP:
+        return
+    try:
+        formats.parse(text)
+        stored_format(text)
+    except (UnsupportedImage, ValueError) as error:
+        raise ValueError(f"{what}: {error}; 'keep' stores the source's own bytes") from None
+
+
+def _keeps_pixels(text: str) -> bool:
+    return text == KEEP or formats.parse(text)[0].lossless

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow arrays from values, and NumPy's from Arrow's, by way of their buffers.
+
+`pyarrow.array` and `to_numpy` would do, but they import pandas wherever it is installed: a quarter of a second in
+every process that builds or reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.records._schema import strip_lists
+
+_DTYPES = {"I": np.uint32, "Q": np.uint64, "B": np.uint8, "int64": np.int64, "float32": np.float32}
+
+
+def make_array(kind: str, values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
+    """Make an array of one of the kinds of `_schema.columns`; nothing is null."""
+    if kind in _DTYPES:
+        return from_numpy(np.array(values, _DTYPES[kind]), arrow_type)
+    if kind == "boxes":
+        corners = np.concatenate([np.zeros((0, 4), np.float32), *values]).reshape(-1)
+        numbers = from_numpy(corners, pa.float32())
+        boxes = pa.FixedSizeListArray.from_arrays(numbers, type=arrow_type.value_type)
+        return pa.LargeListArray.from_arrays(_offsets(values), boxes, type=arrow_type)
+    inner, depth = strip_lists(kind)
+    if depth:
+        items = make_array(kind[5:-1], list(chain.from_iterable(values)), arrow_type.value_type)
+        return pa.LargeListArray.from_arrays(_offsets(values), items, type=arrow_type)
+    encoded = [value.encode() for value in values] if inner == "str" else values
+    buffers = [None, _offsets(encoded).buffers()[1], pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(arrow_type, len(values), buffers)
+
+
+def from_numpy(array: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(arrow_type, len(array), [None, pa.py_buffer(np.ascontiguousarray(array))])
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=ends[1:])
+    return from_numpy(ends, pa.int64())
+
+
+def to_numpy(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """View an array of numbers; the chunks of a chunked one are joined, which copies if there are several."""
+    if isinstance(array, pa.ChunkedArray):
+        parts = [to_numpy(chunk) for chunk in array.chunks]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, _dtype(array.type)), *parts])
+    dtype = _dtype(array.type)
+    if not len(array):
+        return np.zeros(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _dtype(arrow_type: pa.DataType) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(arrow_type.to_pandas_dtype())
+    return dtype

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset as a sequence of samples: what `headrace.open` gives."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
+from headrace.records._checksum import crc32c
+from headrace.records._columns import Batch, Renditions
+from headrace.records._index import Index
+from headrace.records._manifest import Manifest, shard_name
+from headrace.records._rendition import UNCHECKED, Rendition, decoder
+from headrace.records._schema import FORMAT_CODES, FORMAT_NAMES, stored_format
+from headrace.records._shards import ShardMaps
+from headrace.records._shared import Epoch, Rows
+from headrace.records._split import split_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.records._verify import VerifyReport
+
+Sample: TypeAlias = dict[str, Any]
+Transform: TypeAlias = Callable[[Sample], Any]
+
+
+class _Files:
+    """The open files of a dataset in this process, shared by all views of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.manifest = Manifest.load(folder)
+        self.index = Index(folder, self.manifest)
+        self.shards = ShardMaps(folder, self.manifest.shards)
+        self.fingerprint = self.manifest.fingerprint
+
+
+class Dataset:
+    """Samples on disk, indexed like a list: `ds[i]` reads, decodes and transforms one.
+
+    Opening costs the same whatever the number of samples. A dataset pickles to a path and a few options; it may be
+    used from any number of threads, and in processes that were forked or spawned.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        transform: Transform | Sequence[Transform] | None = None,
+        seed: int = 0,
+        color: Literal["RGB", "keep"] = "RGB",
+    ) -> None:
+        if color not in ("RGB", "keep"):
+            raise ValueError(f"color is 'RGB' or 'keep', not {color!r}")
+        self.path = Path(path)
+        self.seed = seed
+        self.color = color
+        self.transform = transform
+        self._transforms = _as_transforms(transform)
+        self._rows: Rows | None = None
+        self._epoch = Epoch()
+        self._files = _Files(self.path)
+
+    # The sequence.
+
+    def __len__(self) -> int:
+        return self._files.manifest.samples if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._sample(self._row(i)) for i in range(*index.indices(len(self)))]
+        return self._sample(self._row(index))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Give several samples: PyTorch's fetcher asks for a batch at once."""
+        return [self._sample(self._row(i)) for i in indices]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
+        return f"<Dataset {str(self.path)!r}: {len(self)} samples of {fields}>"
+
+    def _row(self, index: int) -> int:
+        position = operator.index(index)
+        if position < 0:
+            position += len(self)
+        if not 0 <= position < len(self):
+            raise IndexError(f"sample {index} of a dataset of {len(self)}")
+        return position if self._rows is None else int(self._rows.array[position])
+
+    def _sample(self, row: int) -> Any:
+        batch, at = self._files.index.locate(row)
+        sample: Any = {}
+        for field in self._files.manifest.fields:
+            if field.is_pixels:
+                color = "index" if field.type == "mask" else self.color
+                sample[field.name] = self._decode(batch.renditions[field.name][0], at, row, field.name, color)
+            else:
+                sample[field.name] = self._value(batch, at, row, field.name)
+        for transform in self._transforms:
+            sample = transform(sample)
+        return sample
+
+    def _decode(self, renditions: Renditions, at: int, row: int, name: str, color: Any) -> npt.NDArray[Any]:
+        shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
+        try:
+            data = self._files.shards.read(shard, offset, renditions.length[at])
+            if code in UNCHECKED and crc32c(data) != renditions.checksum[at]:
+                raise CorruptImage("the bytes do not have their checksum")
+            return decoder(code).decode(data, color=color)
+        except HeadraceError as error:
+            where = f"{self._name(row)}: field {name!r} at offset {offset} of {self.path / shard_name(shard)}"
+            raise type(error)(f"{where}: {error}") from error
+
+    def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
+        try:
+            return batch.values[name][at]
+        except (ValueError, IndexError) as error:
+            raise CorruptDataset(f"{self._name(row)}: field {name!r}: {error}") from error
+
+    def _name(self, row: int) -> str:
+        batch, at = self._files.index.locate(row)
+        try:
+            return f"sample {batch.key[at]!r} (row {row})"
+        except ValueError:
+            return f"sample in row {row}"
+
+    # What it holds.
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Names and types of the fields."""
+        return MappingProxyType({field.name: field.type for field in self._files.manifest.fields})
+
+    @property
+    def formats(self) -> Mapping[str, Mapping[str, int]]:
+        """For each image field, how many renditions the whole dataset has in each format."""
+        return MappingProxyType(dict(self._files.manifest.formats))
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Class names in the order of their labels."""
+        classes = self._files.manifest.classes
+        return None if classes is None else list(classes)
+
+    @property
+    def class_to_idx(self) -> dict[str, int] | None:
+        classes = self._files.manifest.classes
+        return None if classes is None else {name: label for label, name in enumerate(classes)}
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the content of the dataset, wherever it lies."""
+        return self._files.fingerprint
+
+    @property
+    def manifest(self) -> Manifest:
+        """The parsed `dataset.json`."""
+        return self._files.manifest
+
+    @property
+    def table(self) -> pa.Table:
+        """The index as an Arrow table: the mapped file itself, or for a view a copy of its rows."""
+        table = self._files.index.table()
+        if self._rows is None:
+            return table
+        import pyarrow as pa  # noqa: PLC0415
+
+        from headrace.records._arrays import from_numpy  # noqa: PLC0415
+
+        return table.take(from_numpy(self._rows.array, pa.int64()))
+
+    @property
+    def targets(self) -> npt.NDArray[np.int64]:
+        """The field `label` of all samples, as an ImageFolder has it."""
+        return self.column("label")
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Give one column of numbers of the index, such as `label` or `image.0.width`, as an array."""
+        from headrace.records._arrays import to_numpy  # noqa: PLC0415
+
+        column = to_numpy(self._files.index.table().column(name))
+        return column if self._rows is None else column[self._rows.array]
+
+    def value(self, index: int, field: str) -> Any:
+        """Give a sample's value of one field that is no image, without decoding anything."""
+        row = self._row(index)
+        batch, at = self._files.index.locate(row)
+        if field not in batch.values:
+            raise KeyError(f"{field!r} is no field of plain values; those are {', '.join(batch.values) or 'none'}")
+        return self._value(batch, at, row, field)
+
+    def key(self, index: int) -> str:
+        """Give the sample's key: its path in the source, unless the source gave another."""
+        batch, at = self._files.index.locate(self._row(index))
+        return str(batch.key[at])
+
+    def read(self, index: int, field: str, format: str | None = None) -> tuple[memoryview, Rendition]:  # noqa: A002
+        """Give an image's stored bytes, mapped and not copied, and what they hold.
+
+        `format` chooses among several renditions; without it the first is meant.
+        """
+        row = self._row(index)
+        batch, at = self._files.index.locate(row)
+        if field not in batch.renditions:
+            raise KeyError(f"{field!r} is no image or mask field; those are {', '.join(batch.renditions) or 'none'}")
+        wanted = None if format is None else FORMAT_CODES[stored_format(format)]
+        for renditions in batch.renditions[field]:
+            code = renditions.format[at]
+            if wanted in (None, code):
+                break
+        else:
+            found = ", ".join(FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
+            raise KeyError(f"{self._name(row)} has {field!r} as {found}, not as {format}")
+        rendition = Rendition.at(renditions, at)
+        return self._files.shards.read(renditions.shard[at], rendition.offset, rendition.n_bytes), rendition
+
+    # Views.
+
+    def select(self, indices: Any) -> Dataset:
+        """Give a view of some samples, in the given order: integers, a slice, or an array of booleans."""
+        if isinstance(indices, slice):
+            chosen = np.arange(*indices.indices(len(self)), dtype=np.int64)
+        else:
+            chosen = np.asarray(indices if hasattr(indices, "__len__") else list(indices))
+            if chosen.dtype == np.bool_:
+                if chosen.shape != (len(self),):
+                    raise ValueError(f"a mask of {chosen.shape} for a dataset of {len(self)} samples")
+                chosen = np.flatnonzero(chosen)
+            elif chosen.size and not np.issubdtype(chosen.dtype, np.integer):
+                raise TypeError(f"indices must be integers, not {chosen.dtype}")
+            chosen = chosen.astype(np.int64).reshape(-1)
+            chosen = np.where(chosen < 0, chosen + len(self), chosen)
+            if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(self):
+                raise IndexError(f"an index is out of range for a dataset of {len(self)} samples")
+        return self._view(chosen)
+
+    def split(self, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Dataset]:
+        """Divide the samples at random into views, such as `{"train": 0.9, "val": 0.1}`.
+
+        The same rows for the same seed, on every machine; sizes are exact. Rows stay in their order.
+        """
+        return {name: self._view(rows) for name, rows in split_rows(len(self), fractions, seed)}
+
+    def _view(self, rows: npt.NDArray[np.int64]) -> Dataset:
+        view = Dataset.__new__(type(self))
+        chosen = Rows(rows if self._rows is None else self._rows.array[rows])
+        view.__dict__.update(self.__dict__, _rows=chosen)
+        return view
+
+    # Epochs and processes.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that `set_epoch` set, in this process or in the one that started it."""
+        return self._epoch.value
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch for this dataset, its views, and all their worker processes, also those that already run."""
+        self._epoch.value = operator.index(epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: self.__dict__[name] for name in ("path", "seed", "color", "transform", "_rows", "_epoch")}
+        return {**state, "fingerprint": self.fingerprint}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        expected = state.pop("fingerprint")
+        self.__dict__.update(state)
+        self._transforms = _as_transforms(self.transform)
+        self._files = _Files(self.path)
+        if self.fingerprint != expected:
+            raise CorruptDataset(f"{self.path} was built anew since it was opened: open it again")
+
+    # Integrity.
+
+    def verify(self, *, workers: int | None = None) -> VerifyReport:
+        """Check every byte of the whole dataset, also from a view of it."""
+        from headrace.records._verify import verify  # noqa: PLC0415
+
+        return verify(self.path, workers=workers)
+
+
+def _as_transforms(transform: Transform | Sequence[Transform] | None) -> tuple[Transform, ...]:
+    if transform is None:
+        return ()
+    return (transform,) if callable(transform) else tuple(transform)
+
+
+def open_dataset(
+    path: str | PathLike[str],
+    *,
+    transform: Transform | Sequence[Transform] | None = None,
+    seed: int = 0,
+    color: Literal["RGB", "keep"] = "RGB",
+) -> Dataset:
+    """Open a dataset; the time and memory that takes do not depend on the number of samples.
+
+    Args:
+        path: The folder that `headrace build` made.
+        transform: Called with each sample, a dict of its fields; a list of callables is called in order.
+        seed: For random transforms.
+        color: `"RGB"` gives every image three channels; `"keep"` leaves gray, RGBA and CMYK as stored. Masks are
+            never converted.
+
+    """
+    return Dataset(path, transform=transform, seed=seed, color=color)

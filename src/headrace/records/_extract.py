@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Renditions back to files. Keys are a stranger's data: whatever they say, files land below the folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+from headrace import formats
+from headrace.records._dataset import Dataset
+
+_MAX_PART_BYTES = 200
+_BAD = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')
+# Names that Windows gives to devices, with any suffix.
+_DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?\Z")
+
+
+def safe_name(key: str) -> str:
+    """Turn a key into a relative path with no step upwards, no root and no special names; never empty."""
+    parts = []
+    for part in re.split(r"[/\\]", key):
+        clean = _BAD.sub("_", part).rstrip(" .")
+        if not clean:
+            continue
+        if _DEVICES.match(clean):
+            clean = f"_{clean}"
+        encoded = clean.encode(errors="replace")
+        if len(encoded) > _MAX_PART_BYTES:
+            clean = encoded[-_MAX_PART_BYTES:].decode(errors="ignore")
+        parts.append(clean)
+    return "/".join(parts) or "_"
+
+
+def extract(
+    dataset: Dataset,
+    folder: str | PathLike[str],
+    *,
+    fields: list[str] | None = None,
+    format: str | None = None,  # noqa: A002
+) -> Iterator[Path]:
+    """Write the renditions of a dataset or view below a folder, and yield each file's path as it is written.
+
+    A file is named after its sample's key, with the suffix of its format; where two would have one name, the later gets
+    its number too. Several fields go to a folder each. Nothing is overwritten.
+    """
+    pixel_fields = [name for name, kind in dataset.fields.items() if kind in ("image", "mask")]
+    chosen = pixel_fields if fields is None else fields
+    for name in chosen:
+        if name not in pixel_fields:
+            raise ValueError(f"{name!r} is no image or mask field; those are {', '.join(pixel_fields) or 'none'}")
+    root = Path(folder)
+    for index in range(len(dataset)):
+        for name in chosen:
+            data, rendition = dataset.read(index, name, format=format)
+            suffix = formats.get(rendition.format.partition(":")[0]).suffix
+            relative = Path(safe_name(dataset.key(index)))
+            base = root / safe_name(name) / relative if len(chosen) > 1 else root / relative
+            known = base.suffix.lower() in _SUFFIXES
+            stem = base.with_suffix("") if known else base
+            yield _write_new(stem, suffix, index, data)
+
+
+_SUFFIXES = {".bmp", ".gif", ".hri", ".hrr", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+
+
+def _write_new(stem: Path, suffix: str, index: int, data: memoryview) -> Path:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    for path in (stem.with_name(stem.name + suffix), stem.with_name(f"{stem.name}.{index}{suffix}")):
+        try:
+            with path.open("xb") as stream:
+                stream.write(data)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{path} exists already; extract to an empty folder")

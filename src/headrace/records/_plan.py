@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sample gets which format: a plan's shares against a hash of the key (spec/dataset.md §6)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from headrace.records._schema import MAX_RENDITIONS, stored_format
+
+PLAN_VERSION = 1
+
+
+def hash64(key: str) -> int:
+    """Hash a sample's key to 64 bits, the same on every machine for ever."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little")
+
+
+def unit_interval(key: str) -> float:
+    """Place a key in [0, 1), exactly."""
+    return (hash64(key) >> 11) / (1 << 53)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The formats of one field with the ends of their shares of the unit interval, and how many each sample gets."""
+
+    formats: tuple[str, ...]
+    ends: tuple[float, ...]
+    renditions: int = 1
+
+    def choose(self, key: str) -> tuple[str, ...]:
+        """Name the format of each rendition of the sample with this key."""
+        if len(self.formats) == 1:
+            return self.formats
+        place = unit_interval(key)
+        first = next(k for k, end in enumerate(self.ends) if place < end)
+        return tuple(self.formats[(first + r) % len(self.formats)] for r in range(self.renditions))
+
+
+def single(format_name: str) -> Mix:
+    return Mix((format_name,), (1.0,))
+
+
+def load_plan(plan: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+    """Read a plan from a file, or take one as it is; check its version."""
+    if not isinstance(plan, Mapping):
+        path = Path(plan)
+        try:
+            plan = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}") from None
+        if not isinstance(plan, dict):
+            raise ValueError(f"{path} holds no plan: an object is expected")
+    if plan.get("version") != PLAN_VERSION:
+        raise ValueError(f"the plan has version {plan.get('version')!r}; {PLAN_VERSION} is expected")
+    if not isinstance(plan.get("fields"), Mapping):
+        raise ValueError("the plan has no 'fields'")
+    return dict(plan)
+
+
+def parse_mixes(plan: Mapping[str, Any]) -> dict[str, Mix]:
+    """Check a plan and return the mix of each field that it names."""
+    return {str(name): _parse_mix(str(name), entry) for name, entry in plan["fields"].items()}
+
+
+def _parse_mix(name: str, entry: Any) -> Mix:
+    try:
+        renditions = int(entry.get("renditions", 1))
+        formats = tuple(str(share["format"]) for share in entry["shares"])
+        shares = [float(share["share"]) for share in entry["shares"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the plan's field {name!r} is not as expected: {error!r}") from None
+    try:
+        distinct = {stored_format(format_name) for format_name in formats}
+    except ValueError as error:
+        raise ValueError(f"the plan's field {name!r}: {error}") from None
+    if len(distinct) != len(formats) or not formats:
+        raise ValueError(f"the plan gives {name!r} no format, or one twice")
+    if not 1 <= renditions <= min(MAX_RENDITIONS, len(formats)):
+        raise ValueError(
+            f"the plan gives {name!r} {renditions} renditions of {len(formats)} formats; "
+            f"at least one, at most one of each format and {MAX_RENDITIONS} in all are possible"
+        )
+    if not all(math.isfinite(share) and share >= 0 for share in shares) or abs(math.fsum(shares) - 1) > 1e-6:
+        raise ValueError(f"the plan's shares of {name!r} are {shares}; they must be positive and add up to 1")
+    return Mix(formats, (*list(accumulate(shares))[:-1], 1.0), renditions)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One stored encoding of an image: what the index says of it, and what decodes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace import formats
+from headrace.errors import UnsupportedDataset
+from headrace.records._columns import Renditions
+from headrace.records._manifest import shard_name
+from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
+
+# `hri`, `png` and `raw` check themselves while they decode; these may decode damage into wrong pixels.
+UNCHECKED = frozenset(FORMAT_CODES[name] for name in ("jpeg", "webp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Rendition:
+    """Where a stored encoding lies and what it holds, as the index says."""
+
+    format: str
+    height: int
+    width: int
+    channels: int
+    dtype: str
+    shard: str
+    offset: int
+    n_bytes: int
+    checksum: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(H, W)` for one channel, otherwise `(H, W, C)`."""
+        return (self.height, self.width) if self.channels == 1 else (self.height, self.width, self.channels)
+
+    @classmethod
+    def at(cls, renditions: Renditions, row: int) -> Rendition:
+        """Read the rendition of one row of a record batch."""
+        return cls(
+            format=_known(FORMAT_NAMES, renditions.format[row], "format"),
+            height=renditions.height[row],
+            width=renditions.width[row],
+            channels=renditions.channels[row],
+            dtype=_known(DTYPE_NAMES, renditions.dtype[row], "dtype"),
+            shard=shard_name(renditions.shard[row]),
+            offset=renditions.offset[row],
+            n_bytes=renditions.length[row],
+            checksum=renditions.checksum[row],
+        )
+
+
+def decoder(code: int) -> formats.Format:
+    return formats.get(_known(FORMAT_NAMES, code, "format").partition(":")[0])
+
+
+def _known(names: Mapping[int, str], code: int, what: str) -> str:
+    try:
+        return names[code]
+    except KeyError:
+        raise UnsupportedDataset(
+            f"the index has the {what} code {code}, which this version does not know; install a newer headrace"
+        ) from None

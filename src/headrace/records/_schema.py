@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields, their types, and the columns of the index that hold them (spec/dataset.md §2 and §4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT_CODES = {"hri:fast": 1, "hri:dense": 2, "png": 3, "jpeg": 4, "webp": 5, "raw": 6}
+FORMAT_NAMES = {code: name for name, code in FORMAT_CODES.items()}
+DTYPE_CODES = {"uint8": 1, "uint16": 2, "int16": 3}
+DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
+
+PIXEL_TYPES = ("image", "mask")
+SCALAR_TYPES = ("int64", "float32", "str", "bytes")
+MAX_RENDITIONS = 8
+MAX_KEY_BYTES = 4096
+MAX_LIST_DEPTH = 4
+
+# Columns of one rendition, in order, with the letter by which `memoryview.cast` knows their type.
+RENDITION_COLUMNS = {
+    "shard": "I",
+    "offset": "Q",
+    "length": "Q",
+    "format": "B",
+    "height": "I",
+    "width": "I",
+    "channels": "B",
+    "dtype": "B",
+    "checksum": "I",
+}
+
+DEFAULT_HRI = "hri:dense"
+
+_NAME = re.compile(r"(?!_)(?!key\Z)[^.\x00-\x1f]{1,128}")
+
+
+def stored_format(text: str) -> str:
+    """Name the format that `hri`, `jpeg:90` or `png` is stored as; ValueError if there is none."""
+    if text in FORMAT_CODES:
+        return text
+    name = text.partition(":")[0]
+    if text == "hri":
+        return DEFAULT_HRI
+    if name in FORMAT_CODES:
+        return name
+    raise ValueError(f"there is no format {text!r}; known are {', '.join(FORMAT_CODES)}")
+
+
+class Boxes(NamedTuple):
+    """The boxes of one sample: corners x0, y0, x1, y1 in pixels, and a label for each."""
+
+    xyxy: npt.NDArray[np.float32]  # [N, 4]
+    labels: npt.NDArray[np.int64]  # [N]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field's name and type; images and masks also have a number of renditions."""
+
+    name: str
+    type: str
+    renditions: int = 0
+
+    @property
+    def is_pixels(self) -> bool:
+        return self.type in PIXEL_TYPES
+
+    def rendition_column(self, rendition: int, part: str) -> str:
+        return f"{self.name}.{rendition}.{part}"
+
+
+def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None = None) -> tuple[Field, ...]:
+    """Check names and types; raise ValueError for the first that a dataset cannot hold."""
+    renditions = renditions or {}
+    fields = []
+    for name, type_name in types.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} cannot name a field: 1 to 128 characters, no dots or control characters, "
+                f"not starting with '_', and not 'key'"
+            )
+        check_type(name, type_name)
+        count = renditions.get(name, 1) if type_name in PIXEL_TYPES else 0
+        if type_name in PIXEL_TYPES and not 1 <= count <= MAX_RENDITIONS:
+            raise ValueError(f"field {name!r} has {count} renditions; 1 to {MAX_RENDITIONS} are possible")
+        fields.append(Field(name, type_name, count))
+    return tuple(fields)
+
+
+def check_type(name: str, type_name: str) -> None:
+    inner, depth = strip_lists(type_name)
+    if inner in SCALAR_TYPES and depth <= MAX_LIST_DEPTH:
+        return
+    if depth == 0 and inner in (*PIXEL_TYPES, "boxes"):
+        return
+    known = ", ".join((*PIXEL_TYPES, "boxes", *SCALAR_TYPES))
+    raise ValueError(
+        f"field {name!r} has the type {type_name!r}; known are {known}, and list<…> of the last four, "
+        f"at most {MAX_LIST_DEPTH} deep"
+    )
+
+
+def strip_lists(type_name: str) -> tuple[str, int]:
+    """Split `list<list<str>>` into `("str", 2)`."""
+    depth = 0
+    while type_name.startswith("list<") and type_name.endswith(">"):
+        type_name = type_name[5:-1]
+        depth += 1
+    return type_name, depth
+
+
+def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the kind of each column in order; the kind is a field type or a `memoryview` letter."""
+    yield "key", "str"
+    for field in fields:
+        if field.is_pixels:
+            for rendition in range(field.renditions):
+                for part, letter in RENDITION_COLUMNS.items():
+                    yield field.rendition_column(rendition, part), letter
+            if field.type == "image":
+                yield f"{field.name}.orientation", "B"
+        elif field.type == "boxes":
+            yield field.name, "boxes"
+            yield f"{field.name}.labels", "list<int64>"
+        else:
+            yield field.name, field.type
+
+
+def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
+    """Build the schema of the index; no column can be null."""
+    import pyarrow as pa  # noqa: PLC0415  # 45 ms that `import headrace` need not pay
+
+    kinds: dict[str, pa.DataType] = {
+        "I": pa.uint32(),
+        "Q": pa.uint64(),
+        "B": pa.uint8(),
+        "int64": pa.int64(),
+        "float32": pa.float32(),
+        "str": pa.large_string(),
+        "bytes": pa.large_binary(),
+    }
+    kinds["boxes"] = pa.large_list(_item(pa.list_(_item(pa.float32()), 4)))
+
+    def arrow_type(kind: str) -> pa.DataType:
+        inner, depth = strip_lists(kind)
+        result = kinds[inner]
+        for _ in range(depth):
+            result = pa.large_list(_item(result))
+        return result
+
+    return pa.schema([pa.field(name, arrow_type(kind), nullable=False) for name, kind in columns(fields)])
+
+
+def _item(inner: pa.DataType) -> pa.Field:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.field("item", inner, nullable=False)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check every byte of a dataset and name what is damaged (spec/dataset.md §8)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from headrace.errors import CorruptDataset, UnsupportedDataset
+from headrace.records._arrays import to_numpy
+from headrace.records._index import Index
+from headrace.records._layout import Extents, ShardCheck, check_shard, walk_shards
+from headrace.records._manifest import INDEX, MANIFEST, Manifest, block_checksums, shard_name
+from headrace.records._schema import FORMAT_NAMES
+from headrace.records._write_index import sum_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: a damaged sample, or bytes that belong to none."""
+
+    file: str
+    offset: int
+    what: str
+    key: str | None = None
+    row: int | None = None
+    field: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file}, offset {self.offset}: {self.what}"
+        return where if self.key is None else f"sample {self.key!r} (row {self.row}), field {self.field!r}: {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What `verify` looked at and found."""
+
+    samples: int
+    n_bytes: int
+    seconds: float
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def verify(
+    path: str | PathLike[str],
+    *,
+    workers: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> VerifyReport:
+    """Check every checksum, all padding and the layout of a dataset.
+
+    Args:
+        path: The dataset's folder.
+        workers: Threads to read with; one a core by default.
+        on_progress: Called with the bytes of shards checked so far, and of all.
+
+    """
+    folder, start = Path(path), time.perf_counter()
+    try:
+        manifest = Manifest.load(folder)
+    except (CorruptDataset, UnsupportedDataset) as error:
+        return VerifyReport(0, 0, time.perf_counter() - start, (Problem(MANIFEST, 0, str(error)),))
+    problems = list(_check_index_sums(folder, manifest))
+    index: Index | None = None
+    if not problems:
+        try:
+            index = Index(folder, manifest)
+            problems += _check_counts(index, manifest)
+        except CorruptDataset as error:
+            problems.append(Problem(INDEX, 0, str(error)))
+    total = sum(shard.n_bytes for shard in manifest.shards)
+    done = 0
+    for number, found in _check_shards(folder, manifest, index, workers or os.cpu_count() or 1):
+        problems += found
+        done += manifest.shards[number].n_bytes
+        if on_progress is not None:
+            on_progress(done, total)
+    n_bytes = total + manifest.index.n_bytes + (folder / MANIFEST).stat().st_size
+    return VerifyReport(manifest.samples, n_bytes, time.perf_counter() - start, tuple(problems))
+
+
+def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
+    expected = manifest.index
+    try:
+        n_bytes, checksums = sum_blocks(folder / INDEX)
+    except OSError as error:
+        yield Problem(INDEX, 0, f"cannot be read: {error}")
+        return
+    pairs = zip(block_checksums(expected.checksums), block_checksums(checksums), strict=False)
+    for block, (wanted, found) in enumerate(pairs):
+        if wanted != found:
+            first = block * expected.block_bytes
+            last = min(first + expected.block_bytes, expected.n_bytes) - 1
+            yield Problem(INDEX, first, f"damaged between offsets {first} and {last}")
+    if n_bytes != expected.n_bytes:
+        yield Problem(
+            INDEX, min(n_bytes, expected.n_bytes), f"the file has {n_bytes} bytes and should have {expected.n_bytes}"
+        )
+
+
+def _check_counts(index: Index, manifest: Manifest) -> Iterator[Problem]:
+    """Compare the formats in the index with those that dataset.json counts."""
+    for field in manifest.fields:
+        if not field.is_pixels:
+            continue
+        counts = np.zeros(256, np.int64)
+        for number in range(len(manifest.index.batches)):
+            batch = index.record_batch(number)
+            batch.validate(full=True)
+            for rendition in range(field.renditions):
+                codes = to_numpy(batch.column(field.rendition_column(rendition, "format")))
+                counts += np.bincount(codes, minlength=256)
+        found = {FORMAT_NAMES.get(int(code), f"code {code}"): int(counts[code]) for code in np.flatnonzero(counts)}
+        if found != dict(manifest.formats.get(field.name, {})):
+            yield Problem(INDEX, 0, f"field {field.name!r} has the formats {found}, and dataset.json says otherwise")
+
+
+def _check_shards(
+    folder: Path, manifest: Manifest, index: Index | None, workers: int
+) -> Iterator[tuple[int, list[Problem]]]:
+    """Check shards side by side; what is in flight is bounded by the workers, not by the dataset."""
+    extents: Iterator[Extents | str | None]
+    extents = (None for _ in manifest.shards) if index is None else walk_shards(index, manifest)
+    waiting: list[tuple[int, Extents | str | None, Future[ShardCheck]]] = []
+
+    def settle() -> tuple[int, list[Problem]]:
+        number, extent, future = waiting.pop(0)
+        if isinstance(extent, str):
+            return number, [Problem(INDEX, 0, extent), *_name_problems(number, None, index, future.result())]
+        return number, _name_problems(number, extent, index, future.result())
+
+    with ThreadPoolExecutor(workers) as pool:
+        for number, (shard, extent) in enumerate(zip(manifest.shards, extents, strict=True)):
+            path = folder / shard_name(number)
+            known = extent if isinstance(extent, Extents) else None
+            waiting.append((number, extent, pool.submit(check_shard, path, shard, known, manifest.align)))
+            if len(waiting) > 2 * workers:
+                yield settle()
+        while waiting:
+            yield settle()
+
+
+def _name_problems(number: int, extents: Extents | None, index: Index | None, check: ShardCheck) -> list[Problem]:
+    problems = [Problem(shard_name(number), offset, what) for offset, what in check.elsewhere]
+    if extents is None or index is None:
+        return problems
+    for which, what in check.renditions:
+        row, field = extents.owner(which)
+        batch, at = index.locate(row)
+        problems.append(Problem(shard_name(number), int(extents.offsets[which]), what, str(batch.key[at]), row, field))
+    return problems

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write `index.arrow` from the rows of one shard after the other, in bounded memory (spec/dataset.md §4)."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.records._arrays import to_numpy
+from headrace.records._checksum import crc32c, to_hex
+from headrace.records._manifest import BLOCK_BYTES, IndexFile
+from headrace.records._schema import Field, arrow_schema
+
+MAX_ROWS = 65536
+MAX_VALUE_BYTES = 32 << 20
+
+
+def write_index(path: Path, fields: tuple[Field, ...], tables: Iterable[pa.Table]) -> IndexFile:
+    """Write the index and sum it up. `tables` have the index's schema; each is let go before the next is taken."""
+    schema = arrow_schema(fields)
+    rows: list[int] = []
+    with pa.OSFile(str(path), "wb") as stream, pa.ipc.new_file(stream, schema) as writer:
+        for batch in _cut(schema, tables):
+            writer.write_batch(batch)
+            rows.append(batch.num_rows)
+    n_bytes, checksums = sum_blocks(path)
+    return IndexFile(n_bytes, tuple(rows), checksums)
+
+
+def _cut(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterable[pa.RecordBatch]:
+    pending: list[pa.Table] = []
+    n_rows = n_bytes = 0
+    for table in tables:
+        ends = np.cumsum(sum((_value_bytes(column) for column in table.columns), np.zeros(table.num_rows, np.int64)))
+        start = 0
+        while start < table.num_rows:
+            before = int(ends[start - 1]) if start else 0
+            by_bytes = int(np.searchsorted(ends, MAX_VALUE_BYTES - n_bytes + before)) + 1
+            stop = min(by_bytes, start + MAX_ROWS - n_rows, table.num_rows)
+            pending.append(table.slice(start, stop - start))
+            n_rows += stop - start
+            n_bytes += int(ends[stop - 1]) - before
+            start = stop
+            if n_rows == MAX_ROWS or n_bytes >= MAX_VALUE_BYTES:
+                yield _join(schema, pending)
+                pending, n_rows, n_bytes = [], 0, 0
+    if pending:
+        yield _join(schema, pending)
+
+
+def _join(schema: pa.Schema, tables: list[pa.Table]) -> pa.RecordBatch:
+    columns = [
+        pa.concat_arrays([chunk for table in tables for chunk in table.column(number).chunks])
+        for number in range(len(schema))
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _value_bytes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Count the bytes of variable-length values in each row."""
+    chunks = [np.diff(_positions(chunk)) for chunk in column.chunks]
+    return np.concatenate(chunks) if chunks else np.zeros(0, np.int64)
+
+
+def _positions(array: Any) -> Any:
+    """Give for each row, and the end, how many bytes of values lie before it."""
+    kind = array.type
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, 8 * array.offset) if len(array) else _NONE
+    if pa.types.is_large_list(kind):
+        inner, offsets = array.values, to_numpy(array.offsets)
+        if pa.types.is_fixed_size_list(kind.value_type):
+            return offsets * 16  # four float32
+        if pa.types.is_primitive(kind.value_type):
+            return offsets * (kind.value_type.bit_width // 8)
+        return _positions(inner)[offsets]
+    return np.zeros(len(array) + 1, np.int64)
+
+
+_NONE = np.zeros(1, np.int64)
+
+
+def sum_blocks(path: Path) -> tuple[int, str]:
+    """Give a file's size and the checksums of its blocks."""
+    with path.open("rb") as stream:
+        n_bytes = stream.seek(0, 2)
+        if n_bytes == 0:
+            return 0, ""
+        with mmap.mmap(stream.fileno(), n_bytes, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            sums = []
+            for start in range(0, n_bytes, BLOCK_BYTES):
+                with view[start : start + BLOCK_BYTES] as block:
+                    sums.append(to_hex(crc32c(block)))
+            return n_bytes, "".join(sums)

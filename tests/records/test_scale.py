@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opening and reading cost the same whatever the number of samples."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import headrace
+from headrace.records import Manifest
+from headrace.records._schema import arrow_schema
+from headrace.records._write_index import write_index
+
+# Run in a process of its own, after the imports that any user of the package has paid for.
+MEASURE = """
+import sys, time
+import headrace
+from headrace import records, formats
+
+def rss():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
+
+before = rss()
+start = time.perf_counter()
+ds = headrace.open(sys.argv[1])
+seconds = time.perf_counter() - start
+grown = rss() - before
+n = len(ds)
+rows = [(i * 7919 * 104729) % n for i in range(3000)]
+for i in rows[:100]: ds[i]
+decode = formats.get("hri").decode
+data = [ds.read(i, "image")[0] for i in rows]
+def best(call):
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        for item in call[1]: call[0](item)
+        times.append(time.perf_counter() - start)
+    return min(times) / len(call[1])
+added = best((ds.__getitem__, rows)) - best((lambda d: decode(d, color="RGB"), data))
+print(n, seconds, grown, added)
+"""
+
+
+def inflate(path, copy, n):
+    """Make a dataset whose index has n rows, all of them of one shard with the rows of a small dataset."""
+    with headrace.Writer(path, fields={"image": "image", "label": "int64"}, workers=1) as writer:
+        for number in range(8):
+            writer.write({"image": np.full((16, 16, 3), number, np.uint8), "label": number})
+    ds = headrace.open(path)
+    manifest, rows = ds.manifest, ds.table.combine_chunks()
+    rows = pa.concat_tables([rows] * 8192).combine_chunks()
+    path.rename(copy)
+    tables = (rows.slice(0, min(len(rows), n - start)) for start in range(0, n, len(rows)))
+    index = write_index(copy / "index.arrow", manifest.fields, (t.cast(arrow_schema(manifest.fields)) for t in tables))
+    shard = replace(manifest.shards[0], samples=n)
+    (copy / "dataset.json").write_bytes(replace(manifest, index=index, shards=(shard,)).to_bytes())
+    assert Manifest.load(copy).samples == n
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("n", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+def test_opening_a_large_dataset(tmp_path, n):
+    """Under 100 ms and 50 MB, and 30 µs a sample on top of its decoding."""
+    inflate(tmp_path / "small.hr", tmp_path / "large.hr", n)
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "large.hr")]
+    best = None
+    for _ in range(3):  # other work on the machine only ever adds
+        found = [float(x) for x in subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()]
+        best = found if best is None else [min(pair) for pair in zip(best, found, strict=True)]
+    samples, seconds, grown, added = best
+    assert samples == n
+    assert seconds < 0.1
+    assert grown < 50e6
+    assert added < 30e-6
