@@ -52,7 +52,9 @@ def test_the_front_door_offers_what_it_says():
     visible = {name for name in dir(headrace) if not name.startswith("_")}
 
     assert set(headrace.__all__) <= visible
-    assert {name for name in visible - set(headrace.__all__) if not hasattr(getattr(headrace, name), "__path__")} == set()
+    assert {
+        name for name in visible - set(headrace.__all__) if not hasattr(getattr(headrace, name), "__path__")
+    } == set()
 
 
 def test_names_show_their_public_path():

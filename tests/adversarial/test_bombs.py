@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +51,7 @@ def claims() -> dict[str, bytes]:
     }
 
 
+@cache
 def constant_bomb() -> bytes:
     """A sound file of 5.2 MB for 65535 x 65535 pixels, of which every tile says the least that a tile can."""
     fields = writer.Fields(65535, 65535, 1, 8, "dense", log2_tile_width=8)

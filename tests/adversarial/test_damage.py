@@ -56,7 +56,7 @@ def test_appended_bytes(implementation: Implementation, name: str) -> None:
 
 @specimens
 def test_short_bursts(implementation: Implementation, name: str) -> None:
-    """CRC-32C finds every burst of up to 32 bits. The version byte alone comes before it: two flips there make another."""
+    """CRC-32C finds every burst of up to 32 bits. Only the version is read before it: two flips there make another."""
     data = SPECIMENS[name]
     rng = np.random.default_rng(3)
     for at in range(len(data)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Behind checksums that match, any bytes mean the same to every target and to the oracle: the same pixels, or an error."""
+"""Behind checksums that match, any bytes mean the same to all targets and the oracle: the same pixels, or an error."""
 
 from __future__ import annotations
 
