@@ -8,11 +8,11 @@ BUILD := build/dev
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
 CPP := $(shell find cpp -name '*.h' -o -name '*.cpp')
-BUILT_FROM := CMakeLists.txt $(filter-out cpp/fuzz/%,$(CPP))
+BUILT_FROM := CMakeLists.txt $(filter-out cpp/fuzz/% cpp/tests/%,$(CPP))
 PY := src tests $(wildcard benchmarks examples spec)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test check format stub bench fuzz demo clean
+.PHONY: arm help setup build test check format stub bench fuzz demo clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -60,6 +60,9 @@ stub: setup  ## Take over the generated stub of the extension
 
 bench: setup  ## Measure the codec beside its peers; ARGS are folders of images
 	$(BIN)/python benchmarks/codec.py $(ARGS)
+
+arm: setup  ## Compare the ARM target with the portable one under qemu, if it is installed
+	cpp/tests/arm.sh
 
 fuzz: setup  ## Fuzz the core for a few minutes under the sanitizers
 	cpp/fuzz/run.sh

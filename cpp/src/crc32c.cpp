@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C. The hardware instruction takes 3 cycles to answer but one can start each cycle: three neighbouring stretches are
-// summed side by side, and the first two are then carried over the bytes that followed them with a table.
+// CRC-32C. The hardware instruction takes 3 cycles to answer but one can start each cycle: three neighbouring stretches
+// are summed side by side, and the first two are then carried over the bytes that followed them with a table.
 #include <array>
 
 #include "bytes.h"
 #include "headrace/codec.h"
+#include "kernels.h"
 
 #if defined(HEADRACE_X86)
 #include <immintrin.h>
@@ -92,8 +93,8 @@ __attribute__((target("sse4.2"))) std::uint32_t update_sse42(std::uint32_t crc, 
   return crc;
 }
 
-// x^e modulo the polynomial, as the upper half of a bit-reflected 64-bit factor. A carry-less product of reflected numbers comes out multiplied
-// by x, hence e - 1.
+// x^e modulo the polynomial, as the upper half of a bit-reflected 64-bit factor. A carry-less product of reflected
+// numbers comes out multiplied by x, hence e - 1.
 constexpr std::uint64_t power(unsigned e) {
   std::uint32_t c = 0x80000000;  // x^0, reflected
   for (unsigned i = 0; i < e - 1; ++i) c = (c & 1) ? (c >> 1) ^ kPolynomial : c >> 1;
@@ -103,14 +104,16 @@ constexpr std::uint64_t power(unsigned e) {
 // 128 bits carried over `Bits` further bits of the message: the first 64 of them lie 64 higher.
 template <unsigned Bits>
 __attribute__((target("avx512f,vpclmulqdq"))) inline __m512i fold(__m512i a, __m512i next) noexcept {
-  const __m512i k = _mm512_set_epi64(power(Bits), power(Bits + 64), power(Bits), power(Bits + 64), power(Bits),
-                                     power(Bits + 64), power(Bits), power(Bits + 64));
-  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k, 0x00), _mm512_clmulepi64_epi128(a, k, 0x11), next, 0x96);
+  constexpr long long near = static_cast<long long>(power(Bits)), far = static_cast<long long>(power(Bits + 64));
+  const __m512i k = _mm512_set_epi64(near, far, near, far, near, far, near, far);
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k, 0x00), _mm512_clmulepi64_epi128(a, k, 0x11), next,
+                                   0x96);
 }
 
 // Folds 256 bytes a turn by carry-less products; what is left of them is a short message with the same sum.
-__attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2"))) std::uint32_t update_vpclmul(std::uint32_t crc, const std::uint8_t* p,
-                                                                                 std::size_t n) noexcept {
+__attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2"))) std::uint32_t update_vpclmul(std::uint32_t crc,
+                                                                                           const std::uint8_t* p,
+                                                                                           std::size_t n) noexcept {
   if (n < 512) return update_sse42(crc, p, n);
   __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
   __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
@@ -125,11 +128,12 @@ __attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2"))) std::uint32_t upda
   return update_sse42(update_sse42(0, rest, 64), p, n);
 }
 
-Update best_update() noexcept {
-  if (!__builtin_cpu_supports("sse4.2")) return update_portable;
-  if (__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-    return update_vpclmul;
-  return update_sse42;
+Update with_instruction() noexcept { return __builtin_cpu_supports("sse4.2") ? update_sse42 : update_portable; }
+
+Update with_products() noexcept {
+  const bool can = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("vpclmulqdq") &&
+                   __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  return can ? update_vpclmul : with_instruction();
 }
 
 #elif defined(__aarch64__) && defined(__linux__)
@@ -141,19 +145,21 @@ __attribute__((target("+crc"))) std::uint32_t update_arm(std::uint32_t crc, cons
   return crc;
 }
 
-Update best_update() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? update_arm : update_portable; }
+Update with_instruction() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? update_arm : update_portable; }
+Update with_products() noexcept { return with_instruction(); }
 
 #else
 
-Update best_update() noexcept { return update_portable; }
+Update with_instruction() noexcept { return update_portable; }
+Update with_products() noexcept { return update_portable; }
 
 #endif
 
 }  // namespace
 
 std::uint32_t crc32c(Bytes bytes, std::uint32_t seed) noexcept {
-  static const Update update = best_update();
-  return ~update(~seed, bytes.data(), bytes.size());
+  static const Update updates[] = {update_portable, with_instruction(), with_products()};
+  return ~updates[kernels().checksums](~seed, bytes.data(), bytes.size());
 }
 
 }  // namespace headrace

@@ -133,7 +133,8 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
 
 void decode_many(std::span<DecodeJob> jobs, unsigned threads) noexcept {
   std::atomic<std::size_t> next{0};
-  const unsigned workers = static_cast<unsigned>(std::min<std::size_t>(useful_threads(threads, ~std::uint64_t{0}), jobs.size()));
+  const unsigned workers =
+      static_cast<unsigned>(std::min<std::size_t>(useful_threads(threads, ~std::uint64_t{0}), jobs.size()));
   run_workers(workers, [&] {
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       DecodeJob& j = jobs[i];

@@ -178,7 +178,8 @@ inline void emit_few_colours(const std::uint8_t* numbers, std::uint32_t n, const
 }
 
 template <std::uint32_t Bytes>
-inline void emit_many_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colours, std::uint8_t* out) {
+inline void emit_many_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colours,
+                              std::uint8_t* out) {
   for (std::uint32_t x = 0; x < n; ++x, out += Bytes) std::memcpy(out, colours + Bytes * numbers[x], Bytes);
 }
 

@@ -14,7 +14,7 @@
 namespace headrace {
 
 struct Encoded::Parts {
-  std::vector<std::uint8_t> head;                   // all before the tiles
+  std::vector<std::uint8_t> head;  // all before the tiles
   std::vector<std::vector<std::uint8_t>> tile_rows;
   std::uint64_t size = 0;
 };
@@ -55,7 +55,8 @@ class Levels {
         if (px.depth == 8)
           for (std::uint32_t x = 0; x < px.width; ++x, p += px.column_stride) used_[*p] = 1;
         else
-          for (std::uint32_t x = 0; x < px.width; ++x, p += px.column_stride) used_[load_le<std::uint16_t>(p) ^ flip] = 1;
+          for (std::uint32_t x = 0; x < px.width; ++x, p += px.column_stride)
+            used_[load_le<std::uint16_t>(p) ^ flip] = 1;
       }
       // The scan of a photograph ends after a few rows.
       if ((y & (y - 1)) == 0 || y % 64 == 0) {
@@ -65,7 +66,8 @@ class Levels {
     }
     count_ = static_cast<std::size_t>(std::count(used_.begin(), used_.end(), std::uint8_t{1}));
     first_ = static_cast<std::size_t>(std::find(used_.begin(), used_.end(), std::uint8_t{1}) - used_.begin());
-    last_ = used_.size() - 1 - static_cast<std::size_t>(std::find(used_.rbegin(), used_.rend(), std::uint8_t{1}) - used_.rbegin());
+    last_ = used_.size() - 1 -
+            static_cast<std::size_t>(std::find(used_.rbegin(), used_.rend(), std::uint8_t{1}) - used_.rbegin());
     const double samples = static_cast<double>(px.width) * px.height * px.channels;
     const double gaps = static_cast<double>(last_ - first_ + 1) / static_cast<double>(count_);
     pay_ = count_ >= 2 && gaps >= 1.5 &&
@@ -119,7 +121,8 @@ class Levels {
 Status check(const Pixels& px) noexcept {
   if (px.height == 0 || px.width == 0) return {Code::unsupported, "the image has no pixels", 0, -1};
   if (px.height > 65535 || px.width > 65535) return {Code::unsupported, "a side of the image exceeds 65535", 0, -1};
-  if (px.channels < 1 || px.channels > kMaxChannels) return {Code::unsupported, "the image has not 1 to 64 channels", 0, -1};
+  if (px.channels < 1 || px.channels > kMaxChannels)
+    return {Code::unsupported, "the image has not 1 to 64 channels", 0, -1};
   if (px.depth != 8 && px.depth != 16) return {Code::unsupported, "samples have neither 8 nor 16 bits", 0, -1};
   if (px.is_signed && px.depth != 16) return {Code::unsupported, "signed samples need 16 bits", 0, -1};
   return {};
@@ -144,11 +147,18 @@ Status encode_checked(const Pixels& px, Mode mode, Bytes metadata, unsigned thre
   const std::size_t tiles = std::size_t{tiles_x} * tiles_y;
   parts.head.assign(index_at + 8 * tiles + 4, 0);
   std::uint8_t* head = parts.head.data();
-  const std::uint8_t fixed[13] = {0x89, 'H', 'R', 'I', kVersion,
+  const std::uint8_t fixed[13] = {0x89,
+                                  'H',
+                                  'R',
+                                  'I',
+                                  kVersion,
                                   static_cast<std::uint8_t>((mode == Mode::dense ? 1 : 0) | (px.is_signed ? 2 : 0)),
-                                  static_cast<std::uint8_t>(px.depth), static_cast<std::uint8_t>(px.channels),
-                                  static_cast<std::uint8_t>(px.width), static_cast<std::uint8_t>(px.width >> 8),
-                                  static_cast<std::uint8_t>(px.height), static_cast<std::uint8_t>(px.height >> 8),
+                                  static_cast<std::uint8_t>(px.depth),
+                                  static_cast<std::uint8_t>(px.channels),
+                                  static_cast<std::uint8_t>(px.width),
+                                  static_cast<std::uint8_t>(px.width >> 8),
+                                  static_cast<std::uint8_t>(px.height),
+                                  static_cast<std::uint8_t>(px.height >> 8),
                                   kTileWidthLog2};
   std::memcpy(head, fixed, sizeof fixed);
   store_le(head + 16, static_cast<std::uint32_t>(metadata.size()));

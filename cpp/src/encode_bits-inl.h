@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Widths, classes and the bit strings of packed and coded tiles. Included inside a target's namespace.
 
-// Appends numbers to a unary section in a buffer of the caller's, which has eight bytes of slack. Invariant: `word_` holds the
-// `fill_` <= 64 bits that are not stored yet.
+// Appends numbers to a unary section in a buffer of the caller's, which has eight bytes of slack. Invariant: `word_`
+// holds the `fill_` <= 64 bits that are not stored yet.
 class UnaryWriter {
  public:
   explicit UnaryWriter(std::uint8_t* to) : begin_(to), to_(to) {}
@@ -19,7 +19,8 @@ class UnaryWriter {
     ++fill_;
   }
 
-  // Eight numbers at once, one a byte. The chain from one number to the next is a sum of bytes, done for all by one product.
+  // Eight numbers at once, one a byte. The chain from one number to the next is a sum of bytes, done for all by one
+  // product.
   void put8(std::uint64_t q8) {
     const std::uint64_t sums = q8 * 0x0101010101010101U;  // exact while no number exceeds 15
     const unsigned total = static_cast<unsigned>(sums >> 56) + 8;
@@ -127,14 +128,15 @@ HR_STAGE void group_widths(const S* residuals, std::uint32_t groups_x, std::uint
 }
 
 template <class S>
-HR_STAGE std::uint8_t* pack_groups(const S* residuals, const std::uint8_t* b, std::uint32_t groups_x, std::uint32_t groups_y,
-                                 std::uint8_t* to) {
+HR_STAGE std::uint8_t* pack_groups(const S* residuals, const std::uint8_t* b, std::uint32_t groups_x,
+                                   std::uint32_t groups_y, std::uint8_t* to) {
   for (std::uint32_t y = 0; y < groups_y; ++y, residuals += 4 * kEncodePitch) {
     for (std::uint32_t x = 0; x < groups_x; ++x) {
       const unsigned bits = *b++;
       const S* r = residuals + 4 * x;
       if constexpr (sizeof(S) == 1) {
-        const std::uint64_t first = load_le<std::uint32_t>(r) | std::uint64_t{load_le<std::uint32_t>(r + kEncodePitch)} << 32;
+        const std::uint64_t first = load_le<std::uint32_t>(r) | std::uint64_t{load_le<std::uint32_t>(r + kEncodePitch)}
+                                                                    << 32;
         const std::uint64_t second = load_le<std::uint32_t>(r + 2 * kEncodePitch) |
                                      std::uint64_t{load_le<std::uint32_t>(r + 3 * kEncodePitch)} << 32;
         store_le(to, squeeze(first, bits));
@@ -180,7 +182,8 @@ constexpr CostTable make_costs() {
 }
 inline constexpr CostTable kCosts = make_costs();
 
-// With escapes. A code spends at most three values on its first numbers more than the plain one: all h >= 15 are escapes.
+// With escapes. A code spends at most three values on its first numbers more than the plain one: all h >= 15 are
+// escapes.
 constexpr CostTable make_escape_costs() {
   CostTable t = make_costs();
   for (unsigned code = 0; code < kPairs; ++code)
@@ -258,7 +261,8 @@ HR_STAGE void class_costs(const std::uint16_t* z, std::uint32_t* cost) {
 
 // The cheapest class of each block of 64 values, its own number counted, written to `grid` and as numbers to `out`.
 template <class S>
-HR_STAGE void choose_classes(const S* z, std::uint32_t blocks_x, std::uint32_t blocks_y, std::uint8_t* grid, UnaryWriter& out) {
+HR_STAGE void choose_classes(const S* z, std::uint32_t blocks_x, std::uint32_t blocks_y, std::uint8_t* grid,
+                             UnaryWriter& out) {
   constexpr std::uint32_t classes = sizeof(S) == 1 ? kClasses8 : kClasses16;
   for (std::uint32_t y = 0; y < blocks_y; ++y) {
     for (std::uint32_t x = 0; x < blocks_x; ++x, ++grid) {

@@ -20,7 +20,7 @@ inline std::uint64_t pixel_key(PlaneSet<S> planes, std::uint32_t channels, std::
 // Numbers the colours in order of appearance; returns how many there are, or 0 if they are more than a palette holds.
 template <class S>
 HR_STAGE std::uint32_t number_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
-                                    PaletteScratch& s) {
+                                      PaletteScratch& s) {
   std::memset(s.slot_number, 0, sizeof s.slot_number);
   std::uint32_t colours = 0;
   std::uint64_t last_key = 0;
@@ -82,7 +82,7 @@ inline std::uint8_t predict_number(const std::uint8_t* at, std::uint32_t x, std:
 // The tile as a palette, or 0 if it has too many colours.
 template <class S>
 HR_STAGE std::size_t encode_palette(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
-                                  PaletteScratch& s, std::uint8_t* const out) {
+                                    PaletteScratch& s, std::uint8_t* const out) {
   const std::uint32_t colours = number_colours(planes, channels, w, h, s);
   if (colours == 0) return 0;
   sort_colours(colours, w, h, s);

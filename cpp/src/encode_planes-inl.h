@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes of a tile in the encoder: loading, the choice of colour codes and predictors, residuals. Included inside a target's namespace.
+// Planes of a tile in the encoder: loading, the choice of colour codes and predictors, residuals. Included inside a
+// target's namespace.
 //
-// Prediction is easy in this direction: all neighbours are known, so 32 columns of a row are done at once. A plane is padded
-// by repeating its first and last columns, which makes NE of the last column N, and keeps what vectors see beyond the
-// edges a function of the tile.
+// Prediction is easy in this direction: all neighbours are known, so 32 columns of a row are done at once. A plane is
+// padded by repeating its first and last columns, which makes NE of the last column N, and keeps what vectors see
+// beyond the edges a function of the tile.
 
 template <class S>
 struct PlaneSet {
@@ -83,7 +84,8 @@ HR_STAGE bool has_runs(const S* plane, std::uint32_t w, std::uint32_t h) {
 }
 
 template <class S>
-HR_STAGE void subtract_reference(const S* plane, const S* previous, const S* before, std::uint32_t w, std::uint32_t h, S* to) {
+HR_STAGE void subtract_reference(const S* plane, const S* previous, const S* before, std::uint32_t w, std::uint32_t h,
+                                 S* to) {
   const Vector<S> mid = set_all(static_cast<S>(S{1} << (8 * sizeof(S) - 1)));
   for (std::uint32_t y = 0; y < h; ++y) {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(y) * kEncodePitch;
@@ -118,7 +120,8 @@ inline std::uint32_t texture(std::uint32_t x, std::uint32_t w, std::uint32_t h, 
 
 // The code of each channel that leaves the least texture.
 template <class S>
-HR_STAGE void choose_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h, std::uint8_t* codes) {
+HR_STAGE void choose_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
+                             std::uint8_t* codes) {
   using V = Vector<S>;
   for (std::uint32_t p = 0; p < channels; ++p) {
     const std::uint32_t c = coded_channel(p, channels);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of a packed or coded tile to residuals in natural order (spec §6.4, §6.5). Included inside a target's namespace.
+// From the bytes of a packed or coded tile to residuals in natural order (spec §6.4, §6.5). Included inside a target's
+// namespace.
 //
-// Everything that could lead out of bounds is settled before the loops over samples: population counts say how many numbers a unary section
-// holds, classes and widths say how many bytes follow. Only the extra bits are counted while they are read, once a block.
+// Everything that could lead out of bounds is settled before the loops over samples: population counts say how many
+// numbers a unary section holds, classes and widths say how many bytes follow. Only the extra bits are counted while
+// they are read, once a block.
 
 struct Cursor {
   const std::uint8_t* at;
@@ -32,9 +34,7 @@ HR_STAGE bool valid_unary(const std::uint8_t* p, std::size_t n, std::size_t numb
 }
 
 // Numbers from positions of ones; at[-1] belongs to the number before.
-inline U8 numbers_at(const std::uint8_t* at) {
-  return sub(sub(load(at), load(at - 1)), set_all(std::uint8_t{1}));
-}
+inline U8 numbers_at(const std::uint8_t* at) { return sub(sub(load(at), load(at - 1)), set_all(std::uint8_t{1})); }
 
 // What vectors may read and write past the end of an array of bytes.
 inline constexpr std::size_t kSlack = 128;
@@ -45,7 +45,8 @@ inline V undo_zigzag(V z) {
 }
 
 // Thirty-two values z = (h << s) + raw, as residuals in four rows of eight.
-inline void put_half_block(std::uint8_t* to, std::ptrdiff_t pitch, U8 h, const std::uint8_t* raw, unsigned half, unsigned s) {
+inline void put_half_block(std::uint8_t* to, std::ptrdiff_t pitch, U8 h, const std::uint8_t* raw, unsigned half,
+                           unsigned s) {
   const U8 z = add(shift_left(h, s), unpack(raw + half * 4 * s, s));
   store_rows(to, pitch, undo_zigzag(z));
 }
@@ -89,8 +90,8 @@ HR_STAGE void finish_edges(S* plane, std::ptrdiff_t pitch, std::uint32_t w, std:
 }
 
 // Numbers of a small unary section (widths or classes), undone zigzag, to `to`. `positions_at` is scratch.
-HR_STAGE void signed_numbers(const std::uint8_t* section, std::size_t bytes, std::size_t numbers, std::uint8_t* positions_at,
-                           std::uint8_t* to) {
+HR_STAGE void signed_numbers(const std::uint8_t* section, std::size_t bytes, std::size_t numbers,
+                             std::uint8_t* positions_at, std::uint8_t* to) {
   positions_at[-1] = 0xFF;
   positions(section, bytes, positions_at);
   for (std::size_t i = 0; i < numbers; i += 32) store(to + i, undo_zigzag(numbers_at(positions_at + i)));
@@ -143,8 +144,8 @@ HR_STAGE bool sum_widths(std::uint8_t* b, std::uint32_t groups_x, std::uint32_t 
 // The groups of one plane; advances `from` by exactly the sum of 2 * widths.
 template <class S>
 HR_STAGE const std::uint8_t* expand_groups(const std::uint8_t* from, const std::uint8_t* widths, std::uint32_t groups_x,
-                                         std::uint32_t groups_y, S* plane, std::ptrdiff_t pitch,
-                                         const Ahead& ahead, std::uint32_t ahead_step) {
+                                           std::uint32_t groups_y, S* plane, std::ptrdiff_t pitch, const Ahead& ahead,
+                                           std::uint32_t ahead_step) {
   for (std::uint32_t y = 0; y < groups_y; ++y, widths += groups_x, plane += 4 * pitch) {
     ahead.fetch(ahead_step++);
     std::uint32_t x = 0;
@@ -165,17 +166,17 @@ HR_STAGE const std::uint8_t* expand_groups(const std::uint8_t* from, const std::
   return from;
 }
 
-// The blocks of one plane. `at` is the first number's position; `raw`, `escapes` and `extra_at` advance. False if the escapes or extra
-// bits run out.
+// The blocks of one plane. `at` is the first number's position; `raw`, `escapes` and `extra_at` advance. False if the
+// escapes or extra bits run out.
 template <class S>
 HR_STAGE bool expand_blocks(const std::uint8_t* classes, std::uint32_t blocks_x, std::uint32_t blocks_y,
-                          const std::uint8_t* at, const std::uint8_t*& raw, const std::uint8_t* extra,
-                          std::uint64_t& extra_at, std::uint64_t extra_end, Cursor& escapes, S* plane,
-                          std::ptrdiff_t pitch, const Ahead& ahead, std::uint32_t ahead_step) {
+                            const std::uint8_t* at, const std::uint8_t*& raw, const std::uint8_t* extra,
+                            std::uint64_t& extra_at, std::uint64_t extra_end, Cursor& escapes, S* plane,
+                            std::ptrdiff_t pitch, const Ahead& ahead, std::uint32_t ahead_step) {
 #if defined(HR_OWN_EXPAND_BLOCKS)
   if constexpr (sizeof(S) == 1)
-    return expand_byte_blocks(classes, blocks_x, blocks_y, at, raw, extra, extra_at, extra_end, plane, pitch,
-                              ahead, ahead_step);
+    return expand_byte_blocks(classes, blocks_x, blocks_y, at, raw, extra, extra_at, extra_end, plane, pitch, ahead,
+                              ahead_step);
 #endif
   constexpr auto& table = class_table<8 * sizeof(S)>();
   const U8 fifteen = set_all(std::uint8_t{15});

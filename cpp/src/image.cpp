@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parsing and validating the head of a file (spec/image.md §1 to §4). Nothing here trusts a length: every one is compared with what is
-// left of the file before it is used, in 64 bits.
+// Parsing and validating the head of a file (spec/image.md §1 to §4). Nothing here trusts a length: every one is
+// compared with what is left of the file before it is used, in 64 bits.
 #include "headrace/image.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants of tiles (spec/image.md §5 and §6), shared by decoder and encoder. Plain data: safe to include in every target.
+// The constants of tiles (spec/image.md §5 and §6), shared by decoder and encoder. Plain data: safe to include in every
+// target.
 #pragma once
 
 #include <array>
@@ -13,8 +14,8 @@ namespace headrace {
 enum TileKind : std::uint8_t { kConstant = 0, kRaw = 1, kPalette = 2, kPacked = 3, kCoded = 4 };
 
 inline constexpr std::uint32_t kMaxTileWidth = 1U << kMaxTileWidthLog2;
-inline constexpr std::uint32_t kStrip = 32;        // columns that share a predictor in a coded tile
-inline constexpr std::uint32_t kFirstClass = 8;    // what the first block of a plane is predicted from
+inline constexpr std::uint32_t kStrip = 32;      // columns that share a predictor in a coded tile
+inline constexpr std::uint32_t kFirstClass = 8;  // what the first block of a plane is predicted from
 inline constexpr std::uint32_t kFirstWidth = 4;
 inline constexpr std::uint32_t kEscape = 12;       // numbers from here on are escapes in blocks of 16-bit values
 inline constexpr std::uint32_t kMaxColours = 255;  // of a palette tile
@@ -52,7 +53,7 @@ inline constexpr std::array<CodeTable, kCodes> kCodeTables = {
 struct BlockClass {
   std::uint8_t raw_bits;  // s of the spec
   Code8 code;
-  std::uint8_t numbers;   // of the unary section: 64, 32 or 0
+  std::uint8_t numbers;  // of the unary section: 64, 32 or 0
 };
 
 inline constexpr std::uint32_t kClasses8 = 16;

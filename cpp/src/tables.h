@@ -23,9 +23,10 @@ constexpr OnesTable make_ones() {
 }
 inline constexpr OnesTable kOnes = make_ones();
 
-// For sixteen packed samples of b <= 8 bits: which two bytes hold sample i (as a byte shuffle within halves of eight samples), the factor
-// that moves its top bit to bit 15, and the factor whose high product moves it back with its sign. A sample never spans more than two
-// bytes: its shift is at most 7, and 7 + 8 <= 16. One row a width, so that one index finds all three.
+// For sixteen packed samples of b <= 8 bits: which two bytes hold sample i (as a byte shuffle within halves of eight
+// samples), the factor that moves its top bit to bit 15, and the factor whose high product moves it back with its sign.
+// A sample never spans more than two bytes: its shift is at most 7, and 7 + 8 <= 16. One row a width, so that one index
+// finds all three.
 struct SpreadRow {
   alignas(32) std::uint8_t shuffle[32];
   alignas(32) std::uint16_t up[16];
@@ -50,8 +51,8 @@ constexpr SpreadTable make_spread() {
 }
 inline constexpr SpreadTable kSpread = make_spread();
 
-// Sixteen pixels of three bytes are 48 bytes in three registers. split[c][k] picks channel c's samples out of register k, join[k][c] puts
-// them there; 0x80 leaves a byte 0.
+// Sixteen pixels of three bytes are 48 bytes in three registers. split[c][k] picks channel c's samples out of register
+// k, join[k][c] puts them there; 0x80 leaves a byte 0.
 struct ThreeTable {
   alignas(16) std::uint8_t split[3][3][16];
   alignas(16) std::uint8_t join[3][3][16];

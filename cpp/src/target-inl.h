@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of one target. A target_*.cpp defines HR_TARGET and includes this inside its namespace, after its vector operations: one source,
-// compiled once a target. No function of the standard library that could be emitted out of line may be used in here, or the linker
-// might keep a copy with the instructions of the wrong target.
+// The kernels of one target. A target_*.cpp defines its name and checksums and includes this inside its namespace,
+// after its vector operations: one source, compiled once a target. No function of the standard library that could be
+// emitted out of line may be used in here, or the linker might keep a copy with the instructions of the wrong target.
 
 #include "wave-inl.h"
 #include "expand-inl.h"
@@ -10,5 +10,5 @@
 #include "tile_encode-inl.h"
 
 inline const Kernels kKernels = {
-    HR_TARGET_NAME, decode_scratch_bytes, decode_tiles, encode_scratch_bytes, encode_tile,
+    HR_TARGET_NAME, HR_TARGET_CHECKSUMS, decode_scratch_bytes, decode_tiles, encode_scratch_bytes, encode_tile,
 };

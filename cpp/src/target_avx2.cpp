@@ -9,6 +9,7 @@
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "avx2"
+#define HR_TARGET_CHECKSUMS kInstruction
 
 namespace headrace {
 namespace avx2 {

@@ -9,6 +9,7 @@
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "avx512"
+#define HR_TARGET_CHECKSUMS kProducts
 
 namespace headrace {
 namespace avx512 {

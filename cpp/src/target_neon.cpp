@@ -8,9 +8,10 @@
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "neon"
+#define HR_TARGET_CHECKSUMS kInstruction
 
 // Each of these files needs the ones before it.
-// clang-format off
+
 namespace headrace {
 namespace neon {
 #include "window-inl.h"
@@ -19,7 +20,6 @@ namespace neon {
 #include "simd/neon_encode.h"
 #include "target-inl.h"
 }  // namespace neon
-// clang-format on
 
 const Kernels* neon_kernels() noexcept { return &neon::kKernels; }
 

@@ -7,6 +7,7 @@
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "scalar"
+#define HR_TARGET_CHECKSUMS kTables
 
 namespace headrace {
 namespace scalar {

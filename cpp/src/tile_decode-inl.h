@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run of tiles, from bytes to pixels (spec §6). Included inside a target's namespace.
 //
-// Tiles of the kinds packed and coded are expanded side by side into planes as wide as the run, predicted in one wave and
-// written out; the other kinds stand alone and end the run's current wave.
+// Tiles of the kinds packed and coded are expanded side by side into planes as wide as the run, predicted in one wave
+// and written out; the other kinds stand alone and end the run's current wave.
 
 inline constexpr std::ptrdiff_t kPitch = kGroupColumns + kRightPad;
 inline constexpr std::size_t kPlaneSamples = kLeftPad + 32 * kPitch + kRightPad;
@@ -95,7 +95,8 @@ class RunDecoder {
   }
   std::uint32_t wave_column(std::uint32_t i) const { return (i - wave_first_) * header_.tile_width; }
   Window window(std::uint32_t i) const {
-    return make_window(job_, (job_.tile_x + i) * header_.tile_width, job_.tile_y * kTileHeight, tile_columns(i), rows());
+    return make_window(job_, (job_.tile_x + i) * header_.tile_width, job_.tile_y * kTileHeight, tile_columns(i),
+                       rows());
   }
   std::uint32_t value(const std::uint8_t* p) const {
     if constexpr (sizeof(S) == 1)
@@ -121,8 +122,7 @@ class RunDecoder {
   const char* constant(std::uint32_t i, Cursor in) {
     const std::uint8_t* p = in.take(header_.channels * sizeof(S));
     if (!p || in.left() != 0) return "a constant tile does not have its length";
-    for (std::uint32_t c = 0; c < header_.channels; ++c)
-      map_.put(colours_ + c * map_.bytes, value(p + c * sizeof(S)));
+    for (std::uint32_t c = 0; c < header_.channels; ++c) map_.put(colours_ + c * map_.bytes, value(p + c * sizeof(S)));
     emit_constant(colours_, header_.pixel_bytes(), window(i));
     return nullptr;
   }
@@ -163,7 +163,7 @@ class RunDecoder {
   std::uint8_t* grids_;      // widths or classes of all planes
   std::uint8_t* positions_;  // the byte before it stands for bit -1
   std::uint8_t* tail_;
-  std::uint8_t* colours_;    // of a palette, in output form
+  std::uint8_t* colours_;         // of a palette, in output form
   std::uint32_t wave_first_ = 0;  // first tile of the run that waits for its wave
   std::uint32_t pending_ = 0;     // how many do
   bool all_med_avg_ = true;
@@ -279,13 +279,14 @@ const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
     masks2_[p].north_east.set(column + w - 1, 0);
     positions_[-1] = 0xFF;
     positions(unary[p], load_le<std::uint16_t>(lengths + 2 + 2 * p), positions_);
-    if (!expand_blocks(grid + std::size_t{p} * blocks, blocks_x, blocks_y, positions_, raw_at, extra, extra_at, extra_end, escapes,
-                       plane(p, column), kPitch, ahead, p * blocks_y))
+    if (!expand_blocks(grid + std::size_t{p} * blocks, blocks_x, blocks_y, positions_, raw_at, extra, extra_at,
+                       extra_end, escapes, plane(p, column), kPitch, ahead, p * blocks_y))
       return "the escapes or extra bits of a tile run out";
     finish_edges(plane(p, column), kPitch, w, h);
   }
   if (escapes.left() != 0) return "the escapes of a tile do not have their number";
-  if (extra_at > extra_end || extra_end - extra_at >= 8 || (extra_end != extra_at && extra[extra_at / 8] >> (extra_at % 8) != 0))
+  if (extra_at > extra_end || extra_end - extra_at >= 8 ||
+      (extra_end != extra_at && extra[extra_at / 8] >> (extra_at % 8) != 0))
     return "the extra bits of a tile do not have their length";
   return nullptr;
 }
@@ -325,10 +326,12 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
   const std::size_t number_bytes = (exceptions * bits + 7) / 8;
   const std::uint8_t* numbers = in.take(number_bytes);
   if (!numbers || in.left() != 0) return "a palette tile does not have its length";
-  if (exceptions * bits % 8 != 0 && numbers[number_bytes - 1] >> (exceptions * bits % 8) != 0) return "unused bits are not 0";
+  if (exceptions * bits % 8 != 0 && numbers[number_bytes - 1] >> (exceptions * bits % 8) != 0)
+    return "unused bits are not 0";
 
   std::uint8_t* to = reinterpret_cast<std::uint8_t*>(planes_) + kLeftPad;
-  for (std::uint32_t y = 0; y < (h + 7) / 8 * 8; ++y) std::memset(to + static_cast<std::ptrdiff_t>(y) * kPitch, 0, blocks_x * 8);
+  for (std::uint32_t y = 0; y < (h + 7) / 8 * 8; ++y)
+    std::memset(to + static_cast<std::ptrdiff_t>(y) * kPitch, 0, blocks_x * 8);
   std::size_t at = 0;
   for (std::uint32_t b = 0; b < blocks; ++b) {
     if (((flags[b / 8] >> (b % 8)) & 1) == 0) continue;

@@ -16,7 +16,8 @@ class TileEncoder {
  public:
   static std::size_t scratch_bytes(std::uint32_t channels) {
     return round_up(channels * kEncodePlane * sizeof(S)) + 3 * round_up(kEncodePlane * sizeof(S)) +
-           round_up(channels * kPlaneGroups + kSlack) + 4 * round_up(stream_bytes(channels)) + round_up(sizeof(PaletteScratch));
+           round_up(channels * kPlaneGroups + kSlack) + 4 * round_up(stream_bytes(channels)) +
+           round_up(sizeof(PaletteScratch));
   }
 
   explicit TileEncoder(const EncodeTile& job) : job_(job), channels_(job.pixels->channels) {
@@ -101,7 +102,8 @@ class TileEncoder {
     choose_colours(value_planes(), channels_, job_.w, job_.h, codes);
     for (std::uint32_t i = 0; i < ceil_div(channels_, 4); ++i) {
       *to = 0;
-      for (std::uint32_t c = 4 * i; c < channels_ && c < 4 * i + 4; ++c) *to |= static_cast<std::uint8_t>(codes[c] << (2 * (c % 4)));
+      for (std::uint32_t c = 4 * i; c < channels_ && c < 4 * i + 4; ++c)
+        *to |= static_cast<std::uint8_t>(codes[c] << (2 * (c % 4)));
       ++to;
     }
     return to;
@@ -153,7 +155,8 @@ std::size_t TileEncoder<S>::packed(std::uint8_t* const out) {
     predictors[p / 2] |= static_cast<std::uint8_t>(id << (4 * (p % 2)));
     std::uint8_t* b = grid_;
     group_widths(residuals_, groups_x, groups_y, b);
-    for (std::uint32_t x = 0; x < groups_x; ++x) widths.put(zigzag8(b[x] - (x > 0 ? b[x - 1] : static_cast<int>(kFirstWidth))));
+    for (std::uint32_t x = 0; x < groups_x; ++x)
+      widths.put(zigzag8(b[x] - (x > 0 ? b[x - 1] : static_cast<int>(kFirstWidth))));
     std::uint32_t g = groups_x;
     for (; g + 32 <= groups; g += 32) {
       std::uint8_t numbers[32];

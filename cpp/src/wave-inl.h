@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prediction undone by a wave over 32 rows (spec §8, step 4). Included inside a target's namespace.
 //
-// Lane r works on row r, `Skew` columns behind lane r - 1. At step t it is at column t - Skew * r, so what it needs from the row
-// above was made by its neighbour Skew - 1 (NE), Skew (N) and Skew + 1 (NW) steps ago: one move of lanes a step serves all three.
-// Samples lie in natural order in memory; blocks of 16 steps are transposed in and out of registers, each row from its own, skewed
-// column. What lanes compute outside of their row is garbage that falls into the padding between rows.
+// Lane r works on row r, `Skew` columns behind lane r - 1. At step t it is at column t - Skew * r, so what it needs
+// from the row above was made by its neighbour Skew - 1 (NE), Skew (N) and Skew + 1 (NW) steps ago: one move of lanes a
+// step serves all three. Samples lie in natural order in memory; blocks of 16 steps are transposed in and out of
+// registers, each row from its own, skewed column. What lanes compute outside of their row is garbage that falls into
+// the padding between rows.
 //
-// The twist: row 0 and column 0 of each tile are finished before the wave starts. There the mask `inner` is 0, the prediction vanishes and the
-// sample stands. That also separates tiles that share a wave.
+// The twist: row 0 and column 0 of each tile are finished before the wave starts. There the mask `inner` is 0, the
+// prediction vanishes and the sample stands. That also separates tiles that share a wave.
 
 template <class S>
 struct VectorOf;
@@ -22,12 +23,12 @@ struct VectorOf<std::uint16_t> {
 template <class S>
 using Vector = typename VectorOf<S>::type;
 
-inline constexpr std::uint32_t kLeftPad = 64;    // >= 31 * 2 columns, in which lanes have not yet entered their row
-inline constexpr std::uint32_t kRightPad = 80;   // >= 31 * 2 + 15 columns, in which lanes have left it
+inline constexpr std::uint32_t kLeftPad = 64;   // >= 31 * 2 columns, in which lanes have not yet entered their row
+inline constexpr std::uint32_t kRightPad = 80;  // >= 31 * 2 + 15 columns, in which lanes have left it
 inline constexpr std::uint32_t kTableColumns = kGroupColumns + kLeftPad + kRightPad + 32;
 
-// A byte for each column, laid out so that the 32 lanes of a step read 32 neighbouring bytes: columns descend, and for a skew of 2
-// even and odd columns lie apart.
+// A byte for each column, laid out so that the 32 lanes of a step read 32 neighbouring bytes: columns descend, and for
+// a skew of 2 even and odd columns lie apart.
 template <int Skew>
 struct ColumnTable {
   std::uint8_t bytes[Skew][kTableColumns];
@@ -65,9 +66,9 @@ struct PredictorMasks {
 };
 
 // Lane 0 is row 0, which the wave leaves alone.
-alignas(32) inline constexpr std::uint8_t kBelowFirstRow[32] = {
-    0,   255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
-    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+alignas(32) inline constexpr std::uint8_t kBelowFirstRow[32] = {0,   255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+                                                                255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+                                                                255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
 
 template <class V>
 inline V med(V w, V n, V nw) {
@@ -79,7 +80,7 @@ inline V med(V w, V n, V nw) {
 // masks are not looked at.
 template <class S, int P, int Skew, bool AllMedAvg>
 HR_STAGE void wave(S* const* planes, std::ptrdiff_t pitch, std::uint32_t columns, std::uint32_t rows,
-                 const ColumnTable<Skew>& inner, const PredictorMasks<Skew>* const* masks, Upcoming& upcoming) {
+                   const ColumnTable<Skew>& inner, const PredictorMasks<Skew>* const* masks, Upcoming& upcoming) {
   using V = Vector<S>;
   alignas(64) V steps[P][16];
   V west[P], north[P], north_west[P], north_east[P];

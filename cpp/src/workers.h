@@ -22,8 +22,8 @@ struct KeptMemory {
   ~KeptMemory() { std::free(p); }
 };
 
-// Memory, 64-byte aligned, zeroed when it is new; false if there was none. A thread keeps its last one: to map and fault in fresh
-// pages costs more than to decode a small image.
+// Memory, 64-byte aligned, zeroed when it is new; false if there was none. A thread keeps its last one: to map and
+// fault in fresh pages costs more than to decode a small image.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes) noexcept {
@@ -78,8 +78,8 @@ class FirstFailure {
   Status status_;
 };
 
-// The caller's wish (0: one a core), but no more than the work is worth: a thread costs some 30 µs to start, in which a core decodes
-// some 30 000 samples.
+// The caller's wish (0: one a core), but no more than the work is worth: a thread costs some 30 µs to start, in which a
+// core decodes some 30 000 samples.
 inline unsigned useful_threads(unsigned wish, std::uint64_t samples) noexcept {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const std::uint64_t worth = std::max<std::uint64_t>(1, samples / 100'000);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Checks the NEON target on a machine that is not ARM: cpp/tests/arm.sh [arguments of parity]. Cross-compiles the core
-# and parity.cpp for AArch64 into build/arm and runs them under qemu. Where tools are missing it says so and succeeds.
+# and its tests for AArch64 into build/arm and runs them under qemu. Where tools are missing it says so and succeeds.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,4 +23,5 @@ done
 cmake -S "$here" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static >/dev/null
 cmake --build "$build" -j 2
+"$qemu" -L /usr/aarch64-linux-gnu "$build/operations"
 "$qemu" -L /usr/aarch64-linux-gnu "$build/parity" "$@"

@@ -19,22 +19,26 @@ Tile = Callable[[list[Any], int], bytes]
 
 def packed(channels: list[Any], n: int) -> bytes:
     codes = [1, 0, 2, 1] if len(channels) > 1 else [0]
-    return writer.packed_of(channels, n, codes[: len(channels)], [i % 3 for i in range(len(channels))]).pack()
+    tile: bytes = writer.packed_of(channels, n, codes[: len(channels)], [i % 3 for i in range(len(channels))]).pack()
+    return tile
 
 
 def coded(channels: list[Any], n: int) -> bytes:
     strips = -(-len(channels[0][0]) // 32)
     predictors = [[(i + strip) % 5 for strip in range(strips)] for i in range(len(channels))]
     codes = [0, 0, 1, 2] if len(channels) > 1 else [0]
-    return writer.coded_of(channels, n, codes[: len(channels)], predictors).pack()
+    tile: bytes = writer.coded_of(channels, n, codes[: len(channels)], predictors).pack()
+    return tile
 
 
 def palette(channels: list[Any], n: int) -> bytes:
-    return writer.palette_of(channels, n).pack()
+    tile: bytes = writer.palette_of(channels, n).pack()
+    return tile
 
 
 def constant(channels: list[Any], n: int) -> bytes:
-    return writer.constant([channel[0][0] for channel in channels], n)
+    tile: bytes = writer.constant([channel[0][0] for channel in channels], n)
+    return tile
 
 
 def file(recipe: Recipe, tile: Tile, mode: str, **options: Any) -> bytes:

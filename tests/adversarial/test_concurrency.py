@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.codec.implementations import MODES, NATIVES, Native, forced
+from tests.codec.implementations import MODES, NATIVES, Mode, Native, forced
 from tests.codec.pictures import DTYPES, Recipe
 
 import headrace
 import headrace.codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FORK = """
 import os, sys
@@ -66,7 +66,7 @@ def test_the_gil_is_released(call: str) -> None:
     image = Recipe(2000, 2000, 1).render()
     data = headrace.encode(image, mode="dense")
     out = np.empty((1, 2000, 2000), np.uint8)
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "decode": lambda: headrace.decode(data, out=out[0]),
         "encode": lambda: headrace.encode(image),
         "decode_many": lambda: headrace.codec.decode_many([data], out=out, threads=1),
@@ -96,7 +96,7 @@ def test_decodes_from_many_threads_are_right(native: Native) -> None:
         assert all(pool.map(work, range(300)))
 
 
-def test_encodes_from_many_threads_are_right(mode: str) -> None:
+def test_encodes_from_many_threads_are_right(mode: Mode) -> None:
     images = [Recipe(70, 200, 3, seed=seed).render() for seed in range(6)]
     expected = [headrace.encode(image, mode=mode) for image in images]
 

@@ -60,7 +60,7 @@ LIES: dict[str, bytes] = {
     "a smaller height": sound(height=7),
     "a larger height than its tiles": sound(height=33),
     **{f"tiles of 2 to the {log2}": sound(log2_tile_width=log2) for log2 in (0, 4, 10, 16, 32, 63, 64, 255)},
-    **{f"reserved bytes {bytes_}": sound(reserved=bytes_) for bytes_ in (b"\1\0\0", b"\0\1\0", b"\0\0\x80")},
+    **{f"reserved bytes {bytes_!r}": sound(reserved=bytes_) for bytes_ in (b"\1\0\0", b"\0\1\0", b"\0\0\x80")},
     "an empty key": with_section(b"\0" + struct.pack("<I", 0)),
     "equal keys": with_metadata((b"a", b"1"), (b"a", b"2")),
     "descending keys": with_metadata((b"b", b"1"), (b"a", b"2")),

@@ -32,7 +32,7 @@ def assert_agreement(implementations: Sequence[Implementation], data: bytes) -> 
     """Whether the implementations, which must agree, accept the file."""
     first, *others = [outcome(implementation, data) for implementation in implementations]
     for implementation, other in zip(implementations[1:], others, strict=True):
-        agrees = (first is None) == (other is None) and (first is None or np.array_equal(first, other))
+        agrees = (first is None) == (other is None) and (first is None or other is None or np.array_equal(first, other))
         assert agrees, f"{implementation.name} and {implementations[0].name} differ on {data.hex()}"
     return first is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.codec.implementations import IMPLEMENTATIONS, MODES, NATIVES, Implementation, Native
+from tests.codec.implementations import IMPLEMENTATIONS, MODES, NATIVES, Implementation, Mode, Native
 
 # The same examples each time: a red build is then about the change that it tests. `slow` tests draw new ones.
 settings.register_profile(
@@ -31,5 +31,5 @@ def native(request: pytest.FixtureRequest) -> Native:
 
 
 @pytest.fixture(params=MODES, scope="session")
-def mode(request: pytest.FixtureRequest) -> str:
+def mode(request: pytest.FixtureRequest) -> Mode:
     return request.param  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import headrace
 import headrace.codec
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from tests.codec.pictures import Image
 
+Mode = Literal["fast", "dense"]
 Region = tuple[int, int, int, int]  # top, left, height, width
 
 ROOT = Path(__file__).resolve().parents[2]
-MODES = ("fast", "dense")
+MODES: tuple[Mode, ...] = ("fast", "dense")
 
 # The oracle and the plain writer stand beside the spec; they are scripts, not part of the package.
 sys.path.append(str(ROOT / "spec"))

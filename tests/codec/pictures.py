@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-Image = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.int16]
-Samples = npt.NDArray[np.int64]  # [H, W, C], 0 to `top`
+Image = npt.NDArray[Any]  # [H, W] or [H, W, C], uint8, uint16 or int16
+Samples = npt.NDArray[Any]  # [H, W, C], 0 to `top`
 Painter = Callable[[np.random.Generator, tuple[int, int, int], int], Samples]
 
 DTYPES = ("uint8", "uint16", "int16")
@@ -32,7 +33,8 @@ def gradient(rng: np.random.Generator, shape: tuple[int, int, int], top: int) ->
     """Ramps in both directions that wrap around at the top."""
     y, x, c = np.ogrid[: shape[0], : shape[1], : shape[2]]
     down, across = rng.integers(-3, 4, 2) * max(1, top // 255)
-    return (y * down + x * across + c * 7 + rng.integers(0, top + 1)) % (top + 1)
+    ramps: Samples = y * down + x * across + c * 7 + rng.integers(0, top + 1)
+    return ramps % (top + 1)
 
 
 def colours(count: int) -> Painter:
@@ -50,7 +52,8 @@ def smooth(rng: np.random.Generator, shape: tuple[int, int, int], top: int) -> S
     steps = rng.normal(0, 1, shape)
     field = np.cumsum(np.cumsum(steps, 0), 1) / np.sqrt(1 + np.arange(shape[1]))[None, :, None]
     field = field.mean(2, keepdims=True) * 3 + field * 0.3 + rng.normal(0, 0.7, shape)
-    return np.clip(field * max(1, top // 200) + top // 2, 0, top).astype(np.int64)
+    samples: Samples = np.clip(field * max(1, top // 200) + top // 2, 0, top).astype(np.int64)
+    return samples
 
 
 def low_bits(rng: np.random.Generator, shape: tuple[int, int, int], top: int) -> Samples:
@@ -79,7 +82,8 @@ def voronoi(rng: np.random.Generator, shape: tuple[int, int, int], top: int) -> 
     y, x = np.ogrid[: shape[0], : shape[1]]
     points = rng.random((count, 2)) * shape[:2]
     distance = np.stack([(y - py) ** 2 + (x - px) ** 2 for py, px in points])
-    return rng.integers(0, top + 1, (count, shape[2]))[distance.argmin(0)]
+    labels: Samples = rng.integers(0, top + 1, (count, shape[2]))[distance.argmin(0)]
+    return labels
 
 
 def screen(rng: np.random.Generator, shape: tuple[int, int, int], top: int) -> Samples:
@@ -90,7 +94,8 @@ def screen(rng: np.random.Generator, shape: tuple[int, int, int], top: int) -> S
     text = glyphs[rng.integers(0, 12, (rows, columns))] & (rng.random((rows, columns)) < 0.7)[..., None, None]
     ink = text.transpose(0, 2, 1, 3).reshape(rows * 8, columns * 6)[: shape[0], : shape[1]].astype(int)
     ink[shape[0] // 2 :] *= 2
-    return np.array([[top] * shape[2], [0] * shape[2], rng.integers(0, top + 1, shape[2])])[ink]
+    text_image: Samples = np.array([[top] * shape[2], [0] * shape[2], rng.integers(0, top + 1, shape[2])])[ink]
+    return text_image
 
 
 def checkerboard(rng: np.random.Generator, shape: tuple[int, int, int], top: int) -> Samples:

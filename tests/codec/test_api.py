@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import headrace
-from headrace import codec, errors
+from headrace import _core, codec, errors
 
 RNG = np.random.default_rng(7)
 IMAGE = RNG.integers(0, 256, (40, 70, 3), np.uint8)
@@ -220,3 +220,18 @@ def test_pillow_palettes_are_not_taken_for_gray():
     with pytest.raises(errors.UnsupportedImage, match="palette"):
         headrace.encode(Image.new("P", (4, 4)))
     np.testing.assert_array_equal(headrace.decode(headrace.encode(Image.fromarray(IMAGE))), IMAGE)
+
+
+@pytest.mark.parametrize("target", headrace.codec.targets())
+def test_every_target_takes_the_same_checksums(target):
+    """Whether by tables, instruction or products: CRC-32C, over the lengths at which the ways to take it change."""
+    headrace.codec.use_target(target)
+    data = np.random.default_rng(5).integers(0, 256, 4000, np.uint8).tobytes()
+
+    assert _core.crc32c(b"123456789") == 0xE3069283  # the check value of the standard
+    for n in (0, 1, 7, 8, 255, 511, 512, 513, 767, 768, 769, 1024, 2303, 2304, 4000):
+        whole = _core.crc32c(data[:n])
+        assert whole == _core.crc32c(data[n // 3 : n], _core.crc32c(data[: n // 3]))
+        headrace.codec.use_target("scalar")
+        assert whole == _core.crc32c(data[:n])
+        headrace.codec.use_target(target)

@@ -39,10 +39,17 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"{compiler} cannot link ASan and UBSan here")
     # -O1: the corpus runs for a second, the compiler for a minute.
     options = {"CMAKE_CXX_COMPILER": compiler, "HEADRACE_LIBFUZZER": "OFF", "CMAKE_CXX_FLAGS_FUZZ": "-O1 -g1"}
-    configure = [cmake, "-S", SOURCE, "-B", BUILD, *(f"-D{name}={value}" for name, value in options.items())]
+    configure: list[str | Path] = [
+        cmake,
+        "-S",
+        SOURCE,
+        "-B",
+        BUILD,
+        *(f"-D{name}={value}" for name, value in options.items()),
+    ]
     if not (BUILD / "CMakeCache.txt").exists() and (ninja := find_tool("ninja")) is not None:
         configure += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
-    for command in (configure, [cmake, "--build", BUILD, "--parallel", "2"]):
+    for command in (configure, [cmake, "--build", str(BUILD), "--parallel", "2"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return BUILD / "headrace_fuzz"

@@ -13,7 +13,7 @@ from tests.codec.pictures import Recipe
 import headrace
 
 if TYPE_CHECKING:
-    from tests.codec.implementations import Implementation, Native
+    from tests.codec.implementations import Implementation, Mode, Native
 
 # Surrogates are no text: UTF-8 cannot carry them.
 keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255).filter(
@@ -23,7 +23,7 @@ entries = st.dictionaries(keys | st.sampled_from(["icc", "exif", "xmp"]), st.bin
 
 
 @given(metadata=entries)
-def test_any_entries_come_back(implementation: Implementation, mode: str, metadata: dict[str, bytes]) -> None:
+def test_any_entries_come_back(implementation: Implementation, mode: Mode, metadata: dict[str, bytes]) -> None:
     image = Recipe(9, 13, 3).render()
 
     data = implementation.encode(image, mode=mode, metadata=metadata)
@@ -32,7 +32,7 @@ def test_any_entries_come_back(implementation: Implementation, mode: str, metada
     np.testing.assert_array_equal(implementation.decode(data), image)
 
 
-def test_the_order_in_which_entries_are_given_does_not_matter(mode: str) -> None:
+def test_the_order_in_which_entries_are_given_does_not_matter(mode: Mode) -> None:
     image = Recipe(9, 13, 3).render()
     metadata = {"b": b"2", "a": b"1", "é": b"3", "aa": b""}
 
@@ -41,13 +41,13 @@ def test_the_order_in_which_entries_are_given_does_not_matter(mode: str) -> None
     assert headrace.encode(image, mode=mode, metadata=dict(reversed(metadata.items()))) == forwards
 
 
-def test_text_is_stored_as_utf_8(mode: str) -> None:
+def test_text_is_stored_as_utf_8(mode: Mode) -> None:
     data = headrace.encode(Recipe(3, 3).render(), mode=mode, metadata={"note": "Mühle", "empty": ""})
 
     assert dict(headrace.inspect(data).metadata) == {"note": "Mühle".encode(), "empty": b""}
 
 
-def test_a_megabyte_of_metadata(native: Native, mode: str) -> None:
+def test_a_megabyte_of_metadata(native: Native, mode: Mode) -> None:
     image = Recipe(33, 33, 3).render()
     profile = np.random.default_rng(0).bytes(1 << 20)
 

@@ -20,8 +20,8 @@ struct Region {
 };
 
 // Decode `region` of a file whose header was parsed from the same bytes. `out` holds region.height rows of
-// region.width * pixel_bytes contiguous bytes, `row_stride` bytes apart (may be negative, |row_stride| >= a row). Tiles are
-// spread over `threads` threads (0: one a core). On failure the contents of `out` are unspecified.
+// region.width * pixel_bytes contiguous bytes, `row_stride` bytes apart (may be negative, |row_stride| >= a row). Tiles
+// are spread over `threads` threads (0: one a core). On failure the contents of `out` are unspecified.
 Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t* out, std::ptrdiff_t row_stride,
               unsigned threads) noexcept;
 

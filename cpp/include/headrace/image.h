@@ -21,8 +21,8 @@ inline constexpr std::uint32_t kMaxTileWidthLog2 = 8;
 inline constexpr std::uint32_t kMaxChannels = 64;
 inline constexpr std::uint32_t kFixedHeaderBytes = 24;
 
-// Invariants after parse_header returned ok: every field is within the limits of the spec, the spans lie within the file, the header
-// checksum matches, and the tile lengths add up to the rest of the file, each within its bounds.
+// Invariants after parse_header returned ok: every field is within the limits of the spec, the spans lie within the
+// file, the header checksum matches, and the tile lengths add up to the rest of the file, each within its bounds.
 struct ImageHeader {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
@@ -37,7 +37,7 @@ struct ImageHeader {
   std::uint32_t coded_bits = 0;  // n of the spec: 8 or 16
   Bytes metadata;                // the whole section, entries validated
   Bytes ranks;
-  Bytes tile_lengths;            // 4 bytes a tile, unaligned
+  Bytes tile_lengths;  // 4 bytes a tile, unaligned
   Bytes tile_sums;
   std::uint64_t tiles_offset = 0;  // of the first tile's first byte
 

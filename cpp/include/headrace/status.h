@@ -15,8 +15,8 @@ enum class Code : std::uint8_t {
   no_memory,
 };
 
-// `what` is a static string in the present tense ("tile checksum does not match"). `offset` is in bytes from the start of
-// the file; `tile` is -1 where no single tile is meant.
+// `what` is a static string in the present tense ("tile checksum does not match"). `offset` is in bytes from the start
+// of the file; `tile` is -1 where no single tile is meant.
 struct [[nodiscard]] Status {
   Code code = Code::ok;
   const char* what = "";

@@ -12,8 +12,8 @@ std::span<const char* const> targets() noexcept;
 // The target in use.
 const char* active_target() noexcept;
 
-// Force a target; false if it is not among targets(). Meant for tests and measurements: the choice is for the process, and calls that are
-// under way finish on the target they began with.
+// Force a target; false if it is not among targets(). Meant for tests and measurements: the choice is for the process,
+// and calls that are under way finish on the target they began with.
 bool use_target(const char* name) noexcept;
 
 }  // namespace headrace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vector operations that the kernels are written in, for AVX2 (no BMI2: pdep is microcode on Zen 1 and 2). Included inside a
-// target's namespace. A U8 has 32 lanes of a byte, a U16 32 lanes of 16 bits: a lane is a row of a tile.
+// The vector operations that the kernels are written in, for AVX2 (no BMI2: pdep is microcode on Zen 1 and 2). Included
+// inside a target's namespace. A U8 has 32 lanes of a byte, a U16 32 lanes of 16 bits: a lane is a row of a tile.
 
 struct U8 {
   __m256i v;
@@ -55,8 +55,8 @@ inline std::uint32_t sum_lanes(U8 a) {
 // Lane r gets lane r - 1; lane 0 gets 0.
 inline U8 from_lane_above(U8 a) {
 #if defined(__AVX512VBMI__)
-  const __m256i index = _mm256_setr_epi8(0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
-                                         23, 24, 25, 26, 27, 28, 29, 30);
+  const __m256i index = _mm256_setr_epi8(0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+                                         21, 22, 23, 24, 25, 26, 27, 28, 29, 30);
   return {_mm256_maskz_permutexvar_epi8(0xFFFFFFFE, index, a.v)};
 #else
   return {_mm256_alignr_epi8(a.v, _mm256_permute2x128_si256(a.v, a.v, 0x08), 15)};
@@ -89,9 +89,7 @@ inline U16 avg(U16 a, U16 b) { return {_mm256_avg_epu16(a.lo, b.lo), _mm256_avg_
 inline U16 bit_and(U16 a, U16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 inline U16 bit_xor(U16 a, U16 b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
 inline U16 equal(U16 a, U16 b) { return {_mm256_cmpeq_epi16(a.lo, b.lo), _mm256_cmpeq_epi16(a.hi, b.hi)}; }
-inline U16 select(U16 m, U16 yes, U16 no) {
-  return {select(m.lo, yes.lo, no.lo), select(m.hi, yes.hi, no.hi)};
-}
+inline U16 select(U16 m, U16 yes, U16 no) { return {select(m.lo, yes.lo, no.lo), select(m.hi, yes.hi, no.hi)}; }
 inline U16 shift_left(U16 a, unsigned n) {
   const __m128i c = _mm_cvtsi32_si128(static_cast<int>(n));
   return {_mm256_sll_epi16(a.lo, c), _mm256_sll_epi16(a.hi, c)};

@@ -21,7 +21,8 @@ inline U8 unpack(const std::uint8_t* from, unsigned bits) {
   return {_mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xD8)};
 }
 
-// Four groups of 4x4 signed samples, side by side: four rows of sixteen. `widths` has a byte for each group. Returns the end of the groups.
+// Four groups of 4x4 signed samples, side by side: four rows of sixteen. `widths` has a byte for each group. Returns
+// the end of the groups.
 inline const std::uint8_t* unpack_groups(const std::uint8_t* from, std::uint32_t widths, std::uint8_t* to,
                                          std::ptrdiff_t pitch) {
   const std::size_t w0 = widths & 0xFF, w1 = (widths >> 8) & 0xFF, w2 = (widths >> 16) & 0xFF, w3 = widths >> 24;
@@ -70,8 +71,8 @@ inline U8 take_flags(U8 extra, const std::uint8_t* bits, std::uint64_t& at) {
   const std::uint32_t ahead = static_cast<std::uint32_t>(load_le<std::uint64_t>(bits + (at >> 3)) >> (at & 7));
   at += static_cast<std::uint64_t>(__builtin_popcount(takes));
   const __m256i set = _mm256_set1_epi32(static_cast<int>(_pdep_u32(ahead, takes)));
-  const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3,
-                                        3, 3, 3);
+  const __m256i byte =
+      _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201U));
   return {_mm256_min_epu8(_mm256_and_si256(_mm256_shuffle_epi8(set, byte), bit), _mm256_set1_epi8(1))};
 }

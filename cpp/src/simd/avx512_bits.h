@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What AVX-512 with VBMI2 does better than AVX2 in 8-bit tiles: a whole block in one register, positions of ones by compression, packed
-// samples by multishift, extra bits by pdep. Included inside a target's namespace, after the AVX2 operations.
+// What AVX-512 with VBMI2 does better than AVX2 in 8-bit tiles: a whole block in one register, positions of ones by
+// compression, packed samples by multishift, extra bits by pdep. Included inside a target's namespace, after the AVX2
+// operations.
 
 // For rows of eight packed samples of b bits: the bytes of row k go to 64-bit lane k.
 struct RowTable {
@@ -95,7 +96,8 @@ HR_STAGE bool expand_byte_blocks(const std::uint8_t* classes, std::uint32_t bloc
         bit += static_cast<std::uint64_t>(__builtin_popcountll(takes));
         __m512i h = _mm512_add_epi8(q, table16(code.adjust.data(), index));
         h = _mm512_mask_add_epi8(h, _pdep_u64(ahead, takes), h, one);
-        // Raw bits below, h above them; 16-bit lanes may shift h's neighbour into the raw bits' place, where it is not looked at.
+        // Raw bits below, h above them; 16-bit lanes may shift h's neighbour into the raw bits' place, where it is not
+        // looked at.
         const unsigned s = k.raw_bits;
         const __m512i bytes = _mm512_permutexvar_epi8(_mm512_load_si512(kRows.index[s]), _mm512_loadu_si512(low));
         const __m512i r = _mm512_multishift_epi64_epi8(_mm512_load_si512(kRows.shift[s]), bytes);

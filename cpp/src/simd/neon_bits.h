@@ -137,8 +137,8 @@ inline U8 take_bits(U8 extra, const std::uint8_t* bits, std::uint64_t& at) {
   return {take(extra.lo, begin.lo), take(extra.hi, begin.hi)};
 }
 
-// The same where no lane takes more than one bit. Reads 8 bytes. Some thirty instructions: more than a branch costs
-// that is foreseen three times out of four.
+// The same where no lane takes more than one bit. Reads 8 bytes. Some thirty instructions, where pdep takes one: too
+// many to be spent in order to save a branch.
 inline constexpr bool kTakesFlagsCheaply = false;
 inline U8 take_flags(U8 extra, const std::uint8_t* bits, std::uint64_t& at) {
   const std::uint64_t word = load_le<std::uint64_t>(bits + (at >> 3)) >> (at & 7);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vector operations that the kernels are written in, as plain loops over 32 lanes. Included inside a target's namespace.
-// Compilers turn most of these loops into whatever vectors the baseline of the machine has.
+// The vector operations that the kernels are written in, as plain loops over 32 lanes. Included inside a target's
+// namespace. Compilers turn most of these loops into whatever vectors the baseline of the machine has.
 
 template <class S>
 struct Lanes {
@@ -159,7 +159,8 @@ inline std::int32_t sign_extend(std::uint32_t x, unsigned bits) {
   const std::uint32_t sign = bits == 0 ? 0 : 1U << (bits - 1);
   return static_cast<std::int32_t>((x ^ sign) - sign);
 }
-// Four groups of 4x4 signed samples, side by side: four rows of sixteen. `widths` has a byte for each group. Returns the end of the groups.
+// Four groups of 4x4 signed samples, side by side: four rows of sixteen. `widths` has a byte for each group. Returns
+// the end of the groups.
 inline const std::uint8_t* unpack_groups(const std::uint8_t* from, std::uint32_t widths, std::uint8_t* to,
                                          std::ptrdiff_t pitch) {
   for (int g = 0; g < 4; ++g, widths >>= 8) {
@@ -213,7 +214,9 @@ inline U8 take_bits(const U8& extra, const std::uint8_t* bits, std::uint64_t& at
 
 // The same where no lane takes more than one bit.
 inline constexpr bool kTakesFlagsCheaply = false;
-inline U8 take_flags(const U8& extra, const std::uint8_t* bits, std::uint64_t& at) { return take_bits(extra, bits, at); }
+inline U8 take_flags(const U8& extra, const std::uint8_t* bits, std::uint64_t& at) {
+  return take_bits(extra, bits, at);
+}
 
 // Thirty-two pixels of three or four interleaved bytes.
 inline void store_interleaved3(std::uint8_t* p, const U8& r, const U8& g, const U8& b) {

@@ -8,7 +8,6 @@ import operator
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,10 +122,27 @@ class _Picture:
         self.color: formats.Color = "index" if field.type == "mask" else "keep"
         self.encoded = value if isinstance(value, Encoded) else None
         self._value = value
+        self.stored_as = self._stored_as()
+        self._pixels: npt.NDArray[Any] | None = None
+        self._metadata: dict[str, bytes] | None = None
 
-    @cached_property
+    # No cached_property: before Python 3.12 it holds a lock that all threads share while it computes.
+    @property
     def pixels(self) -> npt.NDArray[Any]:
         """Its pixels, valid until this thread decodes the next picture."""
+        if self._pixels is None:
+            self._pixels = self._decode()
+        return self._pixels
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        if self._metadata is None:
+            self._metadata = {}
+            if self.stored_as is not None and self.encoded is not None:
+                self._metadata = _format(self.stored_as).metadata(self.encoded.data)
+        return self._metadata
+
+    def _decode(self) -> npt.NDArray[Any]:
         if self.encoded is None:
             return _as_pixels(self._value)
         if self.stored_as is None or self.color != "keep" or len(self.encoded.data) < _SCRATCH_FROM:
@@ -138,20 +154,13 @@ class _Picture:
         out = _scratch.array("source", shape.array, shape.dtype)
         return own.decode(self.encoded.data, out=out)
 
-    @cached_property
-    def stored_as(self) -> str | None:
+    def _stored_as(self) -> str | None:
         """Name the format of the source's own bytes, if it is one of ours."""
         if self.encoded is None or self.encoded.format not in formats.NAMES:
             return None
         if self.encoded.format == "hri":
             return f"hri:{inspect(self.encoded.data).mode}"
         return self.encoded.format
-
-    @cached_property
-    def metadata(self) -> dict[str, bytes]:
-        if self.stored_as is None or self.encoded is None:
-            return {}
-        return _format(self.stored_as).metadata(self.encoded.data)
 
 
 def _store_image(picture: _Picture, field: Field, key: str, conversion: Conversion) -> Iterator[_Stored]:

@@ -84,7 +84,7 @@ class Png:
 
     def metadata(self, data: Buffer) -> dict[str, bytes]:
         view = byte_view(data)
-        return png_chunks.metadata(view, png_chunks.read(view, whole=True))
+        return png_chunks.metadata(view, png_chunks.read(view, whole=True, check_data=False))
 
 
 def _decode_stored(view: memoryview, chunks: Chunks, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
