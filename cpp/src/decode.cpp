@@ -33,28 +33,33 @@ std::unique_ptr<std::uint16_t[]> rank_values(const ImageHeader& header) noexcept
   return values;
 }
 
-// Hands out the runs of tiles that a region touches, in file order, to any number of threads. Offsets are sums of
-// lengths, kept while walking: nothing is allocated.
-class Runs {
+// Tiles of one tile row that a thread has to itself.
+struct Claim {
+  std::uint32_t x, x_end, y;
+  std::uint64_t offset;  // of the first one's first byte
+};
+
+// Hands out the tiles that a region touches, in file order, to any number of threads. Offsets are sums of lengths, kept
+// while walking: nothing is allocated. Where there are enough of them a claim is a whole row of tiles: threads that
+// write to the same rows of pixels take cache lines from one another.
+class Claims {
  public:
-  Runs(Bytes file, const ImageHeader& header, Region region) noexcept
-      : file_(file), header_(header), offset_(header.tiles_offset) {
+  Claims(const ImageHeader& header, Region region, unsigned threads) noexcept
+      : header_(header), offset_(header.tiles_offset) {
     x_begin_ = region.left / header.tile_width;
     x_end_ = (region.left + region.width - 1) / header.tile_width + 1;
     y_ = region.top / kTileHeight;
     y_end_ = (region.top + region.height - 1) / kTileHeight + 1;
+    most_ = y_end_ - y_ >= 4 * threads ? x_end_ - x_begin_ : kGroupColumns / header.tile_width;
     x_ = x_begin_;
     skip_to(std::uint64_t{y_} * header.tiles_x + x_);
   }
 
-  bool next(DecodeTiles& job) noexcept {
+  bool next(Claim& claim) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (y_ == y_end_) return false;
-    job.tile_x = x_;
-    job.tile_y = y_;
-    job.count = std::min(x_end_ - x_, kGroupColumns / header_.tile_width);
-    job.first = file_.data() + offset_;
-    x_ += job.count;
+    claim = {x_, std::min(x_end_, x_ + most_), y_, offset_};
+    x_ = claim.x_end;
     if (x_ == x_end_) {
       x_ = x_begin_;
       ++y_;
@@ -69,11 +74,10 @@ class Runs {
   }
 
   std::mutex mutex_;
-  Bytes file_;
   const ImageHeader& header_;
   std::uint64_t tile_ = 0;
   std::uint64_t offset_;
-  std::uint32_t x_begin_, x_end_, x_, y_, y_end_;
+  std::uint32_t x_begin_, x_end_, x_, y_, y_end_, most_;
 };
 
 // Check the sums of a run, then decode it.
@@ -111,10 +115,11 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
     if (!values) return {Code::no_memory, "no memory for the list of ranks", 0, -1};
   }
   const Kernels& k = kernels();
-  Runs runs(file, header, region);
   FirstFailure failure;
   const std::uint64_t area = std::uint64_t{region.height} * region.width * header.channels;
-  run_workers(useful_threads(threads, area), [&] {
+  const unsigned workers = useful_threads(threads, area);
+  Claims claims(header, region, workers);
+  run_workers(workers, [&] {
     const Scratch scratch(k.decode_scratch_bytes(header));
     if (!scratch) return failure.set({Code::no_memory, "no memory to decode a tile", 0, -1});
     DecodeTiles job{};
@@ -125,8 +130,16 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
     job.row_stride = row_stride;
     job.values = values.get();
     job.scratch = scratch.get();
-    while (!failure && runs.next(job))
-      if (Status s = decode_run(k, job, file.data()); !s) failure.set(s);
+    for (Claim claim; claims.next(claim);) {
+      job.tile_y = claim.y;
+      job.end = file.data() + claim.offset;
+      for (job.tile_x = claim.x; job.tile_x < claim.x_end; job.tile_x += job.count) {
+        if (failure) return;
+        job.first = job.end;
+        job.count = std::min(claim.x_end - job.tile_x, kGroupColumns / header.tile_width);
+        if (Status s = decode_run(k, job, file.data()); !s) return failure.set(s);
+      }
+    }
   });
   return failure.get();
 }
