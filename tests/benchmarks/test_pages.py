@@ -34,7 +34,7 @@ def test_rendering_replaces_only_what_stands_between_the_markers():
 
     assert rendered.startswith("before\n<!-- results:codec -->\n| set |")
     assert rendered.endswith("\n<!-- /results -->\nafter\n")
-    assert "old" not in rendered
+    assert "\nold\n" not in rendered
     assert render.render(rendered, results.FOLDER) == rendered
 
 
