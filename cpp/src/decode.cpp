@@ -119,9 +119,11 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
   const std::uint64_t area = std::uint64_t{region.height} * region.width * header.channels;
   const unsigned workers = useful_threads(threads, area);
   Claims claims(header, region, workers);
-  run_workers(workers, [&] {
-    const Scratch scratch(k.decode_scratch_bytes(header));
-    if (!scratch) return failure.set({Code::no_memory, "no memory to decode a tile", 0, -1});
+  // One piece for all: the caller's thread keeps it, and the others need not fault in memory of their own.
+  const std::size_t scratch_bytes = (k.decode_scratch_bytes(header) + 63) / 64 * 64;
+  const Scratch scratch(workers * scratch_bytes);
+  if (!scratch) return {Code::no_memory, "no memory to decode tiles", 0, -1};
+  run_workers(workers, [&](unsigned worker) {
     DecodeTiles job{};
     job.header = &header;
     job.file_end = file.data() + file.size();
@@ -129,7 +131,7 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
     job.out = out;
     job.row_stride = row_stride;
     job.values = values.get();
-    job.scratch = scratch.get();
+    job.scratch = scratch.get() + worker * scratch_bytes;
     for (Claim claim; claims.next(claim);) {
       job.tile_y = claim.y;
       job.end = file.data() + claim.offset;
@@ -148,7 +150,7 @@ void decode_many(std::span<DecodeJob> jobs, unsigned threads) noexcept {
   std::atomic<std::size_t> next{0};
   const unsigned workers =
       static_cast<unsigned>(std::min<std::size_t>(useful_threads(threads, ~std::uint64_t{0}), jobs.size()));
-  run_workers(workers, [&] {
+  run_workers(workers, [&](unsigned) {
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       DecodeJob& j = jobs[i];
       j.status = decode(j.file, j.header, j.region, j.out, j.row_stride, 1);

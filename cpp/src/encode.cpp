@@ -173,7 +173,7 @@ Status encode_checked(const Pixels& px, Mode mode, Bytes metadata, unsigned thre
   const std::size_t bound = encode_tile_bound(tile_width, px.channels, coded_bits);
   std::atomic<std::uint32_t> next{0};
   FirstFailure failure;
-  run_workers(useful_threads(threads, std::uint64_t{px.width} * px.height * px.channels * 4), [&]() noexcept {
+  run_workers(useful_threads(threads, std::uint64_t{px.width} * px.height * px.channels * 4), [&](unsigned) noexcept {
     const Scratch scratch((scratch_bytes + 63) / 64 * 64 + bound);
     if (!scratch) return failure.set({Code::no_memory, "no memory to encode a tile", 0, -1});
     std::uint8_t* const out = scratch.get() + (scratch_bytes + 63) / 64 * 64;

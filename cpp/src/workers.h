@@ -86,19 +86,20 @@ inline unsigned useful_threads(unsigned wish, std::uint64_t samples) noexcept {
   return static_cast<unsigned>(std::min<std::uint64_t>({wish == 0 ? cores : wish, worth, 256}));
 }
 
-// Run `work` on `threads` threads, the caller's among them. If a thread cannot be started, the others do its share.
+// Run `work(i)` on `threads` threads numbered from 0, which is the caller's own. If a thread cannot be started, the
+// others do its share.
 template <class Work>
 inline void run_workers(unsigned threads, const Work& work) noexcept {
   std::thread others[256];
   unsigned started = 0;
   for (; started + 1 < threads; ++started) {
     try {
-      others[started] = std::thread([&work] { work(); });
+      others[started] = std::thread([&work, started] { work(started + 1); });
     } catch (const std::system_error&) {
       break;
     }
   }
-  work();
+  work(0U);
   for (unsigned i = 0; i < started; ++i) others[i].join();
 }
 
