@@ -49,7 +49,7 @@ class Png:
     can_decode_region = False
 
     def probe(self, data: Buffer) -> ImageShape:
-        return png_chunks.read(byte_view(data), whole=False).shape()
+        return png_chunks.read(byte_view(data), whole=False, check_data=False).shape()
 
     def decode(
         self,
