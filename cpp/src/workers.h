@@ -78,8 +78,8 @@ class FirstFailure {
   Status status_;
 };
 
-// The caller's wish (0: one a core), but no more than the work is worth: a thread costs some 30 µs to start, in which a
-// core decodes some 30 000 samples.
+// The caller's wish (0: one a core), but no more than the work is worth: to start a thread takes time in which a core
+// decodes tens of thousands of samples.
 inline unsigned useful_threads(unsigned wish, std::uint64_t samples) noexcept {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const std::uint64_t worth = std::max<std::uint64_t>(1, samples / 100'000);
