@@ -54,7 +54,7 @@ class Scratch {
   std::uint8_t* get() const noexcept { return static_cast<std::uint8_t*>(p_); }
 
  private:
-  static constexpr std::size_t kKept = std::size_t{2} << 20;
+  static constexpr std::size_t kKept = std::size_t{8} << 20;
   static inline thread_local KeptMemory kept_;
 
   void* p_ = nullptr;
@@ -81,7 +81,8 @@ class FirstFailure {
 // The caller's wish (0: one a core), but no more than the work is worth: to start a thread takes time in which a core
 // decodes tens of thousands of samples.
 inline unsigned useful_threads(unsigned wish, std::uint64_t samples) noexcept {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  // Asked once: the C library opens a file to answer.
+  static const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const std::uint64_t worth = std::max<std::uint64_t>(1, samples / 100'000);
   return static_cast<unsigned>(std::min<std::uint64_t>({wish == 0 ? cores : wish, worth, 256}));
 }
