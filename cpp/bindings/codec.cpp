@@ -5,12 +5,14 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "buffers.h"
 #include "errors.h"
+#include "loading/hri_rows.h"
 
 namespace headrace::bindings {
 namespace {
@@ -230,6 +232,40 @@ Header inspect_image(nb::handle data) {
           dtype,        mode_name(header.mode), std::move(metadata), file.bytes().size()};
 }
 
+// Does the file decode to the very pixels of the image? Strip by strip, so that all of it happens in cache.
+bool matches(nb::handle data, nb::handle image) {
+  const Buffer file = borrow_bytes(data);
+  Buffer source;
+  const Pixels pixels = borrow_pixels(image, source);
+  const std::size_t pixel_bytes = std::size_t{pixels.channels} * (pixels.depth / 8);
+  if ((pixels.channels > 1 && pixels.channel_stride != static_cast<std::ptrdiff_t>(pixels.depth / 8)) ||
+      (pixels.width > 1 && pixels.column_stride != static_cast<std::ptrdiff_t>(pixel_bytes)))
+    throw nb::value_error("the samples of a row must lie side by side");
+  Status status;
+  bool same = true;
+  {
+    const nb::gil_scoped_release released;
+    static thread_local Workspace workspace;
+    static thread_local HriRows rows;
+    MemoryBytes bytes(file.bytes());
+    status = rows.open(bytes, workspace);
+    const ImageHeader& header = rows.header();
+    if (status)
+      same = header.height == pixels.height && header.width == pixels.width && header.channels == pixels.channels &&
+             header.depth == pixels.depth && header.is_signed == pixels.is_signed;
+    if (status && same) status = rows.start({0, 0, header.height, header.width});
+    headrace::Rows strip;
+    for (std::uint32_t y = 0; status && same && y < pixels.height; y += strip.count) {
+      status = rows.next(pixels.height - y, strip);
+      for (std::uint32_t i = 0; status && same && i < strip.count; ++i)
+        same = std::memcmp(strip.row(i), pixels.origin + static_cast<std::ptrdiff_t>(y + i) * pixels.row_stride,
+                           pixels.width * pixel_bytes) == 0;
+    }
+  }
+  if (!status) raise_status(status);
+  return same;
+}
+
 std::uint32_t sum_bytes(nb::handle data, std::uint32_t seed) {
   const Buffer buffer = borrow_bytes(data);
   const nb::gil_scoped_release released;
@@ -262,6 +298,7 @@ void register_codec(nb::module_& module) {
   module.def("decode_many", &decode_images, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg(), nb::arg(),
              nb::sig("def decode_many(datas: list[typing.Any], regions: object, out: object, threads: int, "
                      "max_pixels: int, /) -> typing.Any"));
+  module.def("matches", &matches, nb::sig("def matches(data: object, image: object, /) -> bool"));
   module.def("crc32c", &sum_bytes, nb::sig("def crc32c(data: object, seed: int, /) -> int"));
   module.def("inspect", &inspect_image, nb::sig("def inspect(data: object, /) -> Header"));
 }

@@ -54,6 +54,8 @@ void raise_status(const Status& status, std::ptrdiff_t index) {
     case Code::bad_argument:
       PyErr_SetString(PyExc_ValueError, (prefix(index) + status.what).c_str());
       throw nb::python_error();
+    case Code::unreadable:
+      raise_error("CorruptDataset", "offset " + std::to_string(status.offset) + ": " + status.what, index);
     case Code::ok:
     case Code::corrupt:
       break;

@@ -7,7 +7,9 @@ namespace nb = nanobind;
 namespace headrace::bindings {
 
 void register_codec(nb::module_& module);
+void register_loading(nb::module_& module);
 void register_targets(nb::module_& module);
+void register_transform(nb::module_& module);
 
 }  // namespace headrace::bindings
 
@@ -15,4 +17,6 @@ NB_MODULE(_core, module) {
   module.doc() = "The C++ core. Private: use headrace.codec.";
   headrace::bindings::register_codec(module);
   headrace::bindings::register_targets(module);
+  headrace::bindings::register_transform(module);
+  headrace::bindings::register_loading(module);
 }

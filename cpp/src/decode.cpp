@@ -8,30 +8,11 @@
 #include <new>
 
 #include "headrace/codec.h"
-#include "kernels.h"
+#include "runs.h"
 #include "workers.h"
 
 namespace headrace {
 namespace {
-
-// The sample for each rank, in output form.
-std::unique_ptr<std::uint16_t[]> rank_values(const ImageHeader& header) noexcept {
-  std::unique_ptr<std::uint16_t[]> values(new (std::nothrow) std::uint16_t[header.rank_count]);
-  if (!values) return values;
-  const std::uint16_t flip = header.is_signed ? 0x8000 : 0;
-  if (header.ranks[0] == 0) {
-    for (std::uint32_t i = 0; i < header.rank_count; ++i) {
-      const std::uint8_t* p = &header.ranks[5 + std::size_t{i} * header.sample_bytes()];
-      values[i] = header.depth == 8 ? *p : static_cast<std::uint16_t>(load_le<std::uint16_t>(p) ^ flip);
-    }
-  } else {
-    const std::uint32_t first = load_le<std::uint16_t>(&header.ranks[1]);
-    std::uint32_t rank = 0;
-    for (std::uint32_t k = 0; k < 8 * (header.ranks.size() - 3); ++k)
-      if ((header.ranks[3 + k / 8] >> (k % 8)) & 1) values[rank++] = static_cast<std::uint16_t>((first + k) ^ flip);
-  }
-  return values;
-}
 
 // Tiles of one tile row that a thread has to itself.
 struct Claim {
@@ -80,28 +61,6 @@ class Claims {
   std::uint32_t x_begin_, x_end_, x_, y_, y_end_, most_;
 };
 
-// Check the sums of a run, then decode it.
-Status decode_run(const Kernels& k, DecodeTiles& job, const std::uint8_t* file_begin) noexcept {
-  const ImageHeader& h = *job.header;
-  const std::uint64_t first = std::uint64_t{job.tile_y} * h.tiles_x + job.tile_x;
-  const auto length = [&](std::uint64_t i) { return load_le<std::uint32_t>(&h.tile_lengths[4 * (first + i)]); };
-  const auto fail = [&](const char* what, std::uint32_t bad) {
-    std::uint64_t offset = static_cast<std::uint64_t>(job.first - file_begin);
-    for (std::uint32_t i = 0; i < bad; ++i) offset += length(i);
-    return Status{Code::corrupt, what, offset, static_cast<std::int64_t>(first + bad)};
-  };
-  const std::uint8_t* at = job.first;
-  for (std::uint32_t i = 0; i < job.count; ++i) {
-    if (crc32c({at, length(i)}) != load_le<std::uint32_t>(&h.tile_sums[4 * (first + i)]))
-      return fail("the checksum of a tile does not match", i);
-    at += length(i);
-  }
-  job.end = at;
-  std::uint32_t bad = 0;
-  if (const char* what = k.decode_tiles(job, bad)) return fail(what, bad);
-  return {};
-}
-
 }  // namespace
 
 Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t* out, std::ptrdiff_t row_stride,
@@ -139,7 +98,7 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
         if (failure) return;
         job.first = job.end;
         job.count = std::min(claim.x_end - job.tile_x, kGroupColumns / header.tile_width);
-        if (Status s = decode_run(k, job, file.data()); !s) return failure.set(s);
+        if (Status s = decode_run(k, job, static_cast<std::uint64_t>(job.first - file.data())); !s) return failure.set(s);
       }
     }
   });

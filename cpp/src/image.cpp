@@ -123,7 +123,19 @@ Status check_metadata(Bytes section) noexcept {
   return {};
 }
 
-Status parse_header(Bytes file, ImageHeader& header) noexcept {
+std::uint64_t claimed_head_bytes(Bytes beginning) noexcept {
+  if (beginning.size() < kFixedHeaderBytes || !std::equal(kMagic, kMagic + 4, beginning.data())) return 0;
+  const std::uint8_t* p = beginning.data();
+  if (p[12] < kMinTileWidthLog2 || p[12] > kMaxTileWidthLog2) return 0;
+  const std::uint64_t tiles = std::uint64_t{ceil_div(load_le<std::uint16_t>(p + 8), 1U << p[12])} *
+                              ceil_div(load_le<std::uint16_t>(p + 10), kTileHeight);
+  return kFixedHeaderBytes + std::uint64_t{load_le<std::uint32_t>(p + 16)} + load_le<std::uint32_t>(p + 20) +
+         8 * tiles + 4;
+}
+
+Status parse_header(Bytes file, ImageHeader& header) noexcept { return parse_header(file, file.size(), header); }
+
+Status parse_header(Bytes file, std::uint64_t file_size, ImageHeader& header) noexcept {
   header = {};
   if (file.size() < kFixedHeaderBytes) return corrupt("the file is shorter than a header", file.size());
   const std::uint8_t* p = file.data();
@@ -172,7 +184,7 @@ Status parse_header(Bytes file, ImageHeader& header) noexcept {
     if (Status s = parse_ranks(header.ranks, kFixedHeaderBytes + metadata_bytes, header); !s) return s;
     if (header.rank_count <= 256) header.coded_bits = 8;
   }
-  return check_lengths(file.size(), header, index_offset);
+  return check_lengths(file_size, header, index_offset);
 }
 
 }  // namespace headrace

@@ -7,6 +7,7 @@
 
 #include "headrace/codec.h"
 #include "layout.h"
+#include "transform/pixel_kernels.h"
 
 namespace headrace {
 
@@ -57,6 +58,7 @@ struct Kernels {
   std::size_t (*encode_scratch_bytes)(std::uint32_t channels, std::uint32_t coded_bits) noexcept;
   // Returns the tile's length.
   std::size_t (*encode_tile)(const EncodeTile& job) noexcept;
+  PixelKernels pixels;
 };
 
 // Room that encode_tile may write to: the raw tile plus what a coding may overshoot it by before it is given up.

@@ -8,7 +8,17 @@
 #include "emit-inl.h"
 #include "tile_decode-inl.h"
 #include "tile_encode-inl.h"
+#include "transform/resample-inl.h"
+#include "transform/finish-inl.h"
+#include "transform/color-inl.h"
 
 inline const Kernels kKernels = {
-    HR_TARGET_NAME, HR_TARGET_CHECKSUMS, decode_scratch_bytes, decode_tiles, encode_scratch_bytes, encode_tile,
+    HR_TARGET_NAME,
+    HR_TARGET_CHECKSUMS,
+    decode_scratch_bytes,
+    decode_tiles,
+    encode_scratch_bytes,
+    encode_tile,
+    {sum_rows_8, sum_rows_float, sum_numbers_8, sum_numbers_float, sum_columns_8, sum_columns_float, clamp_8,
+     clamp_float, round_8, round_float, finish_rows, color_rows},
 };

@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 #include "tables.h"
+#include "transform/color_run.h"
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "avx512"
@@ -18,6 +19,10 @@ namespace avx512 {
 #include "simd/avx2_bits.h"
 #include "simd/avx512_bits.h"
 #include "simd/avx2_encode.h"
+namespace plain {
+#include "simd/plain_pixels.h"
+}
+#include "simd/avx2_pixels.h"
 #include "target-inl.h"
 }  // namespace avx512
 

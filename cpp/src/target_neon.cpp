@@ -2,9 +2,11 @@
 #include <arm_neon.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 #include "tables.h"
+#include "transform/color_run.h"
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "neon"
@@ -18,6 +20,7 @@ namespace neon {
 #include "simd/neon.h"
 #include "simd/neon_bits.h"
 #include "simd/neon_encode.h"
+#include "simd/plain_pixels.h"
 #include "target-inl.h"
 }  // namespace neon
 

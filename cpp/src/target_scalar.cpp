@@ -4,6 +4,7 @@
 
 #include "kernels.h"
 #include "tables.h"
+#include "transform/color_run.h"
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "scalar"
@@ -14,6 +15,7 @@ namespace scalar {
 #include "window-inl.h"
 #include "simd/scalar.h"
 #include "simd/scalar_encode.h"
+#include "simd/plain_pixels.h"
 #include "target-inl.h"
 }  // namespace scalar
 

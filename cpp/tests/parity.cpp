@@ -11,6 +11,7 @@
 
 #include "headrace/targets.h"
 #include "images.h"
+#include "tally.h"
 
 namespace headrace::tests {
 namespace {
@@ -18,26 +19,6 @@ namespace {
 constexpr std::uint8_t kPoison = 0xA5;
 constexpr std::size_t kGap = 48;  // bytes after each output row that must stay as they are
 constexpr std::array kModes = {Mode::fast, Mode::dense};
-
-class Tally {
- public:
-  bool expect(bool holds, const std::string& what) {
-    if (holds) {
-      ++passed_;
-    } else {
-      ++failed_;
-      std::printf("failed: %s\n", what.c_str());
-    }
-    return holds;
-  }
-  int report() const {
-    std::printf("%u passed, %u failed\n", passed_, failed_);
-    return failed_ == 0 && passed_ > 0 ? 0 : 1;
-  }
-
- private:
-  unsigned passed_ = 0, failed_ = 0;
-};
 
 std::vector<std::uint8_t> encode_on(const char* target, const Image& image, Mode mode) {
   use_target(target);

@@ -10,13 +10,16 @@ from headrace import codec, errors
 from headrace.codec import decode, encode, inspect
 
 if TYPE_CHECKING:
+    from headrace import transforms
     from headrace.building import BuildReport, Writer, build
+    from headrace.loader import Loader
     from headrace.records import Dataset
     from headrace.records import open_dataset as open  # noqa: A004
 
 __all__ = [
     "BuildReport",
     "Dataset",
+    "Loader",
     "Writer",
     "build",
     "codec",
@@ -25,16 +28,19 @@ __all__ = [
     "errors",
     "inspect",
     "open",
+    "transforms",
 ]
 
 __version__ = "0.1.0"
 
-_LAZY = {
+_LAZY: dict[str, tuple[str, str | None]] = {
     "BuildReport": ("headrace.building", "BuildReport"),
     "Dataset": ("headrace.records", "Dataset"),
+    "Loader": ("headrace.loader", "Loader"),
     "Writer": ("headrace.building", "Writer"),
     "build": ("headrace.building", "build"),
     "open": ("headrace.records", "open_dataset"),
+    "transforms": ("headrace.transforms", None),
 }
 
 
@@ -42,7 +48,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _LAZY[name]
-    value = globals()[name] = getattr(import_module(module), attribute)
+    found = import_module(module)
+    value = globals()[name] = found if attribute is None else getattr(found, attribute)
     return value
 
 

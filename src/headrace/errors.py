@@ -12,6 +12,9 @@
     ├── CorruptDataset      (ValueError)   a dataset's files are damaged, or do not belong together
     ├── UnsupportedDataset  (ValueError)   a dataset of a version or kind that this reader does not know
     ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, a taken destination
+    ├── LoaderError                        a loader cannot go on: closed, forked, overtaken, or out of good samples
+    │   └── EngineClosed                   the threads of a loader were stopped while something waited for them
+    ├── TransformError      (ValueError)   an augmentation that cannot be done, as a crop larger than its image
     ├── UnknownTarget       (ValueError)   a SIMD target that this machine does not have
     └── MissingExtra        (ImportError)  an optional package is needed and not installed
 
@@ -25,12 +28,15 @@ __all__ = [
     "BuildError",
     "CorruptDataset",
     "CorruptImage",
+    "EngineClosed",
     "HeadraceError",
     "ImageTooLarge",
     "InvalidMetadata",
     "InvalidOutput",
     "InvalidRegion",
+    "LoaderError",
     "MissingExtra",
+    "TransformError",
     "UnknownTarget",
     "UnsupportedDataset",
     "UnsupportedImage",
@@ -87,6 +93,18 @@ class UnsupportedDataset(HeadraceError, ValueError):
 
 class BuildError(HeadraceError):
     """A dataset cannot be built; the message names the sample or file, what was found and how to go on."""
+
+
+class LoaderError(HeadraceError):
+    """A loader cannot go on; the message says why and what to do."""
+
+
+class EngineClosed(LoaderError):
+    """The threads of a loader were stopped while something waited for them."""
+
+
+class TransformError(HeadraceError, ValueError):
+    """An augmentation that cannot be done, as a crop larger than its image."""
 
 
 class UnknownTarget(HeadraceError, ValueError):

@@ -49,6 +49,12 @@ struct ImageHeader {
 // Parse and validate everything before the first tile. Allocates nothing. Thread-safe.
 Status parse_header(Bytes file, ImageHeader& header) noexcept;
 
+// The same with only the beginning of a file of `file_size` bytes at hand.
+Status parse_header(Bytes beginning, std::uint64_t file_size, ImageHeader& header) noexcept;
+
+// How many bytes come before the first tile, as the first kFixedHeaderBytes claim; 0 if they are no header.
+std::uint64_t claimed_head_bytes(Bytes beginning) noexcept;
+
 struct MetadataEntry {
   Bytes key;
   Bytes value;

@@ -13,6 +13,7 @@ enum class Code : std::uint8_t {
   too_large,     // more pixels than the caller allows
   bad_argument,  // the caller's request makes no sense
   no_memory,
+  unreadable,  // a file is missing, shorter than it should be, or its device fails
 };
 
 // `what` is a static string in the present tense ("tile checksum does not match"). `offset` is in bytes from the start

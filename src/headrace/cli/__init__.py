@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import build, decode, encode, extract, info, inspect, verify
+from headrace.cli import build, decode, encode, env, extract, info, inspect, verify
 
 __all__ = ["app", "main"]
 
@@ -26,6 +26,7 @@ app.command()(build.build)
 app.command()(info.info)
 app.command()(verify.verify)
 app.command()(extract.extract)
+app.command()(env.env)
 
 
 def _show_version(wanted: bool) -> None:

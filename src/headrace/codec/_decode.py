@@ -74,3 +74,8 @@ def decode_many(
     images = datas if type(datas) is list else list(datas)
     many = _core.decode_many(images, regions, out, threads, max_pixels)
     return cast("list[np.ndarray[Any, np.dtype[Any]]] | npt.NDArray[Any]", many)
+
+
+def matches(data: Buffer, image: npt.NDArray[Any]) -> bool:
+    """Whether a file decodes to the very pixels, depth and channels of a contiguous image, strip by strip in cache."""
+    return _core.matches(data, image)

@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
+from headrace import _core, formats, transforms
+from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
 from headrace.records._checksum import crc32c
-from headrace.records._columns import Batch, Renditions
+from headrace.records._columns import Batch
+from headrace.records._gather import Gather, Places
 from headrace.records._index import Index
 from headrace.records._manifest import Manifest, shard_name
 from headrace.records._rendition import UNCHECKED, Rendition, decoder
-from headrace.records._schema import FORMAT_CODES, FORMAT_NAMES, stored_format
+from headrace.records._schema import FORMAT_CODES, FORMAT_NAMES, Field, stored_format
 from headrace.records._shards import ShardMaps
 from headrace.records._shared import Epoch, Rows
 from headrace.records._split import split_rows
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.records._verify import VerifyReport
-
-Sample: TypeAlias = dict[str, Any]
-Transform: TypeAlias = Callable[[Sample], Any]
 
 
 class _Files:
@@ -41,6 +41,10 @@ class _Files:
         self.index = Index(folder, self.manifest)
         self.shards = ShardMaps(folder, self.manifest.shards)
         self.fingerprint = self.manifest.fingerprint
+
+    @cached_property
+    def places(self) -> Places:
+        return Places(self.index, self.manifest)
 
 
 class Dataset:
@@ -54,7 +58,7 @@ class Dataset:
         self,
         path: str | PathLike[str],
         *,
-        transform: Transform | Sequence[Transform] | None = None,
+        transform: Any = None,
         seed: int = 0,
         color: Literal["RGB", "keep"] = "RGB",
     ) -> None:
@@ -64,10 +68,18 @@ class Dataset:
         self.seed = seed
         self.color = color
         self.transform = transform
-        self._transforms = _as_transforms(transform)
+        self._compiled = self._compile()
         self._rows: Rows | None = None
         self._epoch = Epoch()
         self._files = _Files(self.path)
+
+    def _compile(self) -> transforms.Compiled | None:
+        if self.transform is None:
+            return None
+        compiled = transforms.compile(self.transform, color=self.color)
+        if compiled.per_batch:
+            raise ValueError("a dataset gives samples and no batches: PerBatch is for headrace.Loader")
+        return compiled
 
     # The sequence.
 
@@ -107,32 +119,67 @@ class Dataset:
         sample: Any = {}
         for field in self._files.manifest.fields:
             if field.is_pixels:
-                color = "index" if field.type == "mask" else self.color
-                sample[field.name] = self._decode(batch.renditions[field.name][0], at, row, field.name, color)
+                sample[field.name] = self._pixels(batch, at, row, field)
+            elif field.type == "boxes":
+                sample[field.name] = self._boxes(batch, at, row, field.name)
             else:
                 sample[field.name] = self._value(batch, at, row, field.name)
-        for transform in self._transforms:
-            sample = transform(sample)
+        for function in self._compiled.per_sample if self._compiled else ():
+            sample = function(sample)
         return sample
 
-    def _decode(self, renditions: Renditions, at: int, row: int, name: str, color: Any) -> npt.NDArray[Any]:
+    def _draw_keys(self, row: int, compiled: transforms.Compiled) -> list[dict[str, int]]:
+        """What the random draws of each view of a sample depend on."""
+        return [{"seed": self.seed, "epoch": self.epoch, "sample": row, "view": view} for view in range(compiled.views)]
+
+    def _pixels(self, batch: Batch, at: int, row: int, field: Field) -> npt.NDArray[Any]:
+        """Decode an image, and put it through the declarative transforms if there are any."""
+        renditions = batch.renditions[field.name][0]
         shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
         try:
             data = self._files.shards.read(shard, offset, renditions.length[at])
             if code in UNCHECKED and crc32c(data) != renditions.checksum[at]:
                 raise CorruptImage("the bytes do not have their checksum")
+            return self._transformed(data, code, row, is_mask=field.type == "mask")
+        except (HeadraceError, ValueError) as error:
+            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
+            kind = type(error) if isinstance(error, HeadraceError) else TransformError
+            raise kind(f"{where}: {error}") from error
+
+    def _transformed(self, data: memoryview, code: int, row: int, *, is_mask: bool) -> npt.NDArray[Any]:
+        color: formats.Color = "index" if is_mask else self.color
+        compiled = self._compiled
+        if compiled is None or not compiled.transforms:
             return decoder(code).decode(data, color=color)
-        except HeadraceError as error:
-            where = f"{self._name(row)}: field {name!r} at offset {offset} of {self.path / shard_name(shard)}"
-            raise type(error)(f"{where}: {error}") from error
+        transform, keys = compiled.mask if is_mask else compiled.image, self._draw_keys(row, compiled)
+        made: list[Any]
+        if code in _core.core_formats():
+            made = [transform.run(data, code, **key) for key in keys]
+        else:
+            image = decoder(code).decode(data, color=color)
+            made = [transform.apply(image, **key) for key in keys]
+        pixels: npt.NDArray[Any] = made[0] if len(made) == 1 else np.stack(made)
+        return pixels
+
+    def _boxes(self, batch: Batch, at: int, row: int, name: str) -> Any:
+        """Boxes go where the first image of their sample goes; each view has boxes of its own."""
+        boxes, compiled = self._value(batch, at, row, name), self._compiled
+        anchor = next((field.name for field in self._files.manifest.fields if field.type == "image"), None)
+        if compiled is None or not compiled.transforms or anchor is None:
+            return boxes
+        renditions = batch.renditions[anchor][0]
+        height, width = renditions.height[at], renditions.width[at]
+        moved = [compiled.boxes(boxes, height, width, **key) for key in self._draw_keys(row, compiled)]
+        return moved[0] if len(moved) == 1 else moved
 
     def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
         try:
             return batch.values[name][at]
         except (ValueError, IndexError) as error:
-            raise CorruptDataset(f"{self._name(row)}: field {name!r}: {error}") from error
+            raise CorruptDataset(f"{self.row_name(row)}: field {name!r}: {error}") from error
 
-    def _name(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
+        """Name a row of the whole dataset, for messages."""
         batch, at = self._files.index.locate(row)
         try:
             return f"sample {batch.key[at]!r} (row {row})"
@@ -198,11 +245,23 @@ class Dataset:
 
     def value(self, index: int, field: str) -> Any:
         """Give a sample's value of one field that is no image, without decoding anything."""
-        row = self._row(index)
+        return self._plain_value(self._row(index), field)
+
+    def _plain_value(self, row: int, field: str) -> Any:
         batch, at = self._files.index.locate(row)
         if field not in batch.values:
             raise KeyError(f"{field!r} is no field of plain values; those are {', '.join(batch.values) or 'none'}")
         return self._value(batch, at, row, field)
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64] | None:
+        """The rows of the whole dataset that this view has, in its order; None if it is no view."""
+        return None if self._rows is None else self._rows.array
+
+    @property
+    def gather(self) -> Gather:
+        """Columns of many samples at once, as arrays."""
+        return Gather(self._files.manifest, self._files.places, self.rows, self._plain_value)
 
     def key(self, index: int) -> str:
         """Give the sample's key: its path in the source, unless the source gave another."""
@@ -225,7 +284,7 @@ class Dataset:
                 break
         else:
             found = ", ".join(FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
-            raise KeyError(f"{self._name(row)} has {field!r} as {found}, not as {format}")
+            raise KeyError(f"{self.row_name(row)} has {field!r} as {found}, not as {format}")
         rendition = Rendition.at(renditions, at)
         return self._files.shards.read(renditions.shard[at], rendition.offset, rendition.n_bytes), rendition
 
@@ -280,7 +339,7 @@ class Dataset:
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
-        self._transforms = _as_transforms(self.transform)
+        self._compiled = self._compile()
         self._files = _Files(self.path)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.path} was built anew since it was opened: open it again")
@@ -294,16 +353,10 @@ class Dataset:
         return verify(self.path, workers=workers)
 
 
-def _as_transforms(transform: Transform | Sequence[Transform] | None) -> tuple[Transform, ...]:
-    if transform is None:
-        return ()
-    return (transform,) if callable(transform) else tuple(transform)
-
-
 def open_dataset(
     path: str | PathLike[str],
     *,
-    transform: Transform | Sequence[Transform] | None = None,
+    transform: Any = None,
     seed: int = 0,
     color: Literal["RGB", "keep"] = "RGB",
 ) -> Dataset:
@@ -311,8 +364,10 @@ def open_dataset(
 
     Args:
         path: The folder that `headrace build` made.
-        transform: Called with each sample, a dict of its fields; a list of callables is called in order.
-        seed: For random transforms.
+        transform: Declarative transforms (`headrace.transforms`), then functions that are called with each sample, a
+            dict of its fields; one of them or a list. With declarative ones images are as a loader gives them,
+            `[C, H, W]`, and without as they are decoded.
+        seed: For random transforms, which draw from seed, epoch (`set_epoch`) and row alone.
         color: `"RGB"` gives every image three channels; `"keep"` leaves gray, RGBA and CMYK as stored. Masks are
             never converted.
 

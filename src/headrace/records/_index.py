@@ -26,9 +26,9 @@ class Index:
         self._rows = manifest.index.batches
         self._ends = list(accumulate(self._rows))
         self._batches: list[Batch | None] = [None] * len(self._rows)
-        self._reader = self._open(manifest.index.n_bytes)
+        self.content, self._reader = self._open(manifest.index.n_bytes)
 
-    def _open(self, n_bytes: int) -> Any:
+    def _open(self, n_bytes: int) -> tuple[pa.Buffer, Any]:
         import pyarrow as pa  # noqa: PLC0415
 
         try:
@@ -41,15 +41,16 @@ class Index:
                 f"restore it or build again"
             )
         try:
+            content = pa.memory_map(str(self.path)).read_buffer()
             # No threads: Arrow's pool would not survive a fork.
-            reader = pa.ipc.open_file(pa.memory_map(str(self.path)), options=pa.ipc.IpcReadOptions(use_threads=False))
+            reader = pa.ipc.open_file(content, options=pa.ipc.IpcReadOptions(use_threads=False))
         except (pa.ArrowException, OSError) as error:
             raise self._corrupt(str(error)) from error
         if reader.num_record_batches != len(self._rows):
             raise self._corrupt(f"{reader.num_record_batches} record batches, {len(self._rows)} expected")
         if not reader.schema.equals(arrow_schema(self._fields)):
             raise self._corrupt("the columns are not those of the fields in dataset.json")
-        return reader
+        return content, reader
 
     def locate(self, row: int) -> tuple[Batch, int]:
         """Find the batch that holds a row, and the row's number in it. The row must exist."""

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine and its batches. Nothing here waits with the GIL held.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loading/engine.h"
+#include "transform.h"
+
+namespace headrace::bindings {
+namespace {
+
+// Threads do not survive a fork: in a child the engine is only a memory of itself, and must not even be destroyed.
+struct PyEngine {
+  std::shared_ptr<Engine> engine;
+  pid_t process = getpid();
+
+  ~PyEngine() {
+    if (!engine) return;
+    if (process != getpid()) {
+      new std::shared_ptr<Engine>(engine);  // leaked
+    } else {
+      const nb::gil_scoped_release released;
+      engine->close();
+    }
+  }
+
+  Engine& get() const {
+    if (process != getpid())
+      raise_error("LoaderError", "this engine belongs to the process that was forked; a child needs its own");
+    if (engine->closed()) raise_error("EngineClosed", "the engine is closed");
+    return *engine;
+  }
+};
+
+struct PyBatch {
+  std::shared_ptr<Batch> batch;
+
+  PyBatch() = default;
+  PyBatch(PyBatch&&) = default;
+  ~PyBatch() {
+    if (batch) batch->cancel();
+  }
+};
+
+struct PyForeign {
+  std::shared_ptr<Engine> engine;  // outlives what it handed out
+  std::unique_ptr<Foreign> foreign;
+
+  Foreign& get() const {
+    if (!foreign) raise_error("LoaderError", "this image has already been finished");
+    return *foreign;
+  }
+};
+
+std::unique_ptr<PyEngine> make_engine(nb::sequence shards, unsigned threads, bool direct) {
+  std::vector<Shard> list;
+  for (nb::handle item : shards) list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
+  if (threads < 1 || threads > 4096) throw nb::value_error("threads is 1 to 4096");
+  auto engine = std::make_unique<PyEngine>();
+  try {
+    engine->engine = std::make_shared<Engine>(std::move(list), threads, direct);
+  } catch (const std::system_error&) {
+    raise_error("LoaderError", "no thread can be started: the system's limit is reached");
+  }
+  return engine;
+}
+
+template <class T>
+const T* column(const nb::dict& columns, const char* name, std::size_t n) {
+  const nb::object array = columns[name];
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+  const bool fits = view.itemsize == sizeof(T) && view.len == static_cast<Py_ssize_t>(n * sizeof(T));
+  const void* data = view.buf;
+  // The array outlives the call: the caller's dictionary holds it.
+  PyBuffer_Release(&view);
+  if (!fits) throw nb::value_error((std::string("the column ") + name + " has another type or length").c_str());
+  return static_cast<const T*>(data);
+}
+
+FieldRequest make_request(nb::handle field, std::size_t n) {
+  FieldRequest request;
+  request.transform = nb::cast<std::shared_ptr<Transform>>(field[0]);
+  request.views = nb::cast<std::uint16_t>(field[1]);
+  if (request.views == 0) throw nb::value_error("a sample has at least one view");
+  const nb::dict columns = nb::cast<nb::dict>(field[2]);
+  const auto* shard = column<std::uint32_t>(columns, "shard", n);
+  const auto* offset = column<std::uint64_t>(columns, "offset", n);
+  const auto* length = column<std::uint64_t>(columns, "length", n);
+  const auto* format = column<std::uint8_t>(columns, "format", n);
+  const auto* height = column<std::uint32_t>(columns, "height", n);
+  const auto* width = column<std::uint32_t>(columns, "width", n);
+  const auto* channels = column<std::uint8_t>(columns, "channels", n);
+  const auto* dtype = column<std::uint8_t>(columns, "dtype", n);
+  const auto* checksum = column<std::uint32_t>(columns, "checksum", n);
+  request.renditions.resize(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const PixelType type{channels[i], dtype[i] == 1 ? 8U : 16U, dtype[i] == 3};
+    request.renditions[i] = {shard[i],    offset[i],   length[i], static_cast<Format>(format[i]),
+                             checksum[i], {height[i], width[i], type}};
+  }
+  return request;
+}
+
+PyBatch submit(const PyEngine& self, nb::sequence fields, nb::handle samples, std::uint64_t seed, std::uint32_t epoch) {
+  Engine& engine = self.get();
+  Buffer view;
+  if (!view.acquire(samples, PyBUF_C_CONTIGUOUS) || view.view().itemsize != 8)
+    throw nb::value_error("samples is a contiguous array of 64-bit integers");
+  const auto* rows = static_cast<const std::uint64_t*>(view.view().buf);
+  const std::size_t n = static_cast<std::size_t>(view.view().len) / 8;
+  std::vector<FieldRequest> requests;
+  for (nb::handle field : fields) requests.push_back(make_request(field, n));
+  PyBatch batch;
+  {
+    std::vector<std::uint64_t> copy(rows, rows + n);
+    const nb::gil_scoped_release released;
+    batch.batch = engine.submit(std::move(requests), std::move(copy), seed, epoch);
+  }
+  if (batch.batch) return batch;
+  static_cast<void>(self.get());  // raises if it was closed meanwhile
+  PyErr_NoMemory();
+  throw nb::python_error();
+}
+
+using Array = nb::ndarray<nb::numpy>;
+
+nb::dlpack::dtype array_dtype(DType dtype) {
+  const auto bits = static_cast<std::uint8_t>(8 * dtype_bytes(dtype));
+  const auto code = dtype == DType::float16 || dtype == DType::float32 ? nb::dlpack::dtype_code::Float
+                    : dtype == DType::int16                            ? nb::dlpack::dtype_code::Int
+                                                                       : nb::dlpack::dtype_code::UInt;
+  return {static_cast<std::uint8_t>(code), bits, 1};
+}
+
+// An array in a block, which stays out of the ring as long as the array or a view of it lives.
+nb::object make_array(const std::shared_ptr<Block>& block, std::uint8_t* data, const std::vector<std::size_t>& sides,
+                      DType dtype) {
+  nb::capsule owner(new std::shared_ptr<Block>(block), [](void* p) noexcept {
+    delete static_cast<std::shared_ptr<Block>*>(p);
+  });
+  return nb::cast(Array(data, sides.size(), sides.data(), owner, nullptr, array_dtype(dtype)));
+}
+
+nb::object take_field(const Batch& batch, std::size_t f) {
+  const FieldRequest& request = batch.field(f);
+  const auto& outputs = batch.outputs(f);
+  const auto& block = batch.block(f);
+  const auto sides_of = [&](const OutputShape& shape, std::vector<std::size_t> sides) {
+    const OutputAxes axes(*request.transform, shape);
+    sides.insert(sides.end(), axes.sides.begin(), axes.sides.begin() + static_cast<std::ptrdiff_t>(axes.count));
+    return sides;
+  };
+  if (batch.uniform(f)) {
+    std::vector<std::size_t> sides{batch.samples()};
+    if (request.views > 1) sides.push_back(request.views);
+    return make_array(block, outputs[0].data, sides_of(outputs[0].shape, sides), outputs[0].shape.dtype);
+  }
+  nb::list samples;
+  for (std::size_t i = 0; i < batch.samples(); ++i) {
+    nb::list views;
+    for (std::size_t v = 0; v < request.views; ++v) {
+      const Batch::Output& output = outputs[i * request.views + v];
+      views.append(output.data ? make_array(block, output.data, sides_of(output.shape, {}), output.shape.dtype)
+                               : nb::none());
+    }
+    samples.append(request.views == 1 ? nb::object(views[0]) : nb::object(views));
+  }
+  return samples;
+}
+
+nb::list take(const PyBatch& self) {
+  if (self.batch->cancelled()) raise_error("EngineClosed", "the batch was given up");
+  if (!self.batch->wait_for(0)) raise_error("LoaderError", "the batch is not ready: wait for it first");
+  nb::list fields;
+  for (std::size_t f = 0; f < self.batch->fields(); ++f) fields.append(take_field(*self.batch, f));
+  return fields;
+}
+
+const char* error_name(const Failure& failure) {
+  if (!failure.kind.empty()) return failure.kind.c_str();
+  switch (failure.status.code) {
+    case Code::unsupported:
+      return "UnsupportedImage";
+    case Code::too_large:
+      return "ImageTooLarge";
+    case Code::bad_argument:
+      return "TransformError";
+    case Code::no_memory:
+      return "MemoryError";
+    case Code::unreadable:
+      return "CorruptDataset";
+    default:
+      return "CorruptImage";
+  }
+}
+
+std::string error_message(const Failure& failure) {
+  if (!failure.message.empty()) return failure.message;
+  const Status& s = failure.status;
+  if (s.code == Code::bad_argument || s.code == Code::no_memory) return s.what;
+  std::string text = s.code == Code::unreadable ? "at offset " + std::to_string(s.offset) + " of the shard: "
+                                                : "byte " + std::to_string(s.offset) + ": ";
+  if (s.tile >= 0) text = "tile " + std::to_string(s.tile) + " at " + text;
+  return text + s.what;
+}
+
+nb::list failures(const PyBatch& self) {
+  nb::list list;
+  for (const Failure& failure : self.batch->failures())
+    list.append(nb::make_tuple(failure.position, failure.field, error_name(failure), error_message(failure)));
+  return list;
+}
+
+nb::object next_foreign(const PyEngine& self, double timeout) {
+  Engine& engine = self.get();
+  PyForeign foreign{self.engine, nullptr};
+  {
+    const nb::gil_scoped_release released;
+    foreign.foreign = engine.next_foreign(timeout);
+  }
+  if (foreign.foreign && !foreign.foreign->ended()) return nb::cast(std::move(foreign));
+  if (engine.closed()) raise_error("EngineClosed", "the engine is closed");
+  return nb::none();
+}
+
+nb::object foreign_data(nb::handle self) {
+  const Bytes bytes = nb::cast<PyForeign&>(self).get().data();
+  const std::size_t n = bytes.size();
+  return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t>(bytes.data(), 1, &n, self));
+}
+
+void finish(PyForeign& self, nb::handle image) {
+  Buffer buffer;
+  const Picture picture = borrow_picture(image, buffer);
+  Foreign& foreign = self.get();
+  const nb::gil_scoped_release released;
+  foreign.finish(picture);
+}
+
+nb::dict stats(const PyEngine& self) {
+  const EngineStats stats = self.get().stats();
+  nb::dict d;
+  d["read_seconds"] = stats.read_seconds;
+  d["decode_seconds"] = stats.decode_seconds;
+  d["transform_seconds"] = stats.transform_seconds;
+  d["images"] = stats.images;
+  d["bytes_read"] = stats.bytes_read;
+  d["queued_images"] = stats.queued_jobs;
+  d["active_threads"] = stats.active;
+  d["blocks_in_use"] = stats.blocks_in_use;
+  return d;
+}
+
+}  // namespace
+
+void register_loading(nb::module_& module) {
+  using nb::arg;
+  nb::class_<PyForeign>(module, "Foreign")
+      .def_prop_ro("data", &foreign_data)
+      .def_prop_ro("format", [](const PyForeign& self) { return static_cast<int>(self.get().rendition().format); })
+      .def_prop_ro("checksum", [](const PyForeign& self) { return self.get().rendition().checksum; })
+      .def_prop_ro("mask", [](const PyForeign& self) { return self.get().transform().mask; })
+      .def_prop_ro("rgb", [](const PyForeign& self) { return self.get().transform().rgb; })
+      .def_prop_ro("position", [](const PyForeign& self) { return self.get().position(); })
+      .def_prop_ro("field", [](const PyForeign& self) { return self.get().field(); })
+      .def("finish", &finish, arg("image"))
+      .def(
+          "fail",
+          [](PyForeign& self, std::string kind, std::string message) {
+            self.get().fail(std::move(kind), std::move(message));
+          },
+          arg("kind"), arg("message"));
+  nb::class_<PyBatch>(module, "Batch")
+      .def(
+          "wait", [](const PyBatch& self, double timeout) { return self.batch->wait_for(timeout); }, arg("timeout"),
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("cancel", [](const PyBatch& self) { self.batch->cancel(); })
+      .def("take", &take)
+      .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, str, str]]"));
+  nb::class_<PyEngine>(module, "Engine")
+      .def(nb::new_(&make_engine), arg("shards"), nb::kw_only(), arg("threads"), arg("direct") = false)
+      .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"))
+      .def("next_foreign", &next_foreign, arg("timeout"), nb::sig("def next_foreign(self, timeout: float) -> Foreign | None"))
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, float]"))
+      .def("close", [](const PyEngine& self) {
+        if (self.process != getpid()) return;
+        const nb::gil_scoped_release released;
+        self.engine->close();
+      });
+}
+
+}  // namespace headrace::bindings

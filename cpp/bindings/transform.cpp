@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transforms on single images: for datasets without a loader, for tests, and for what follows the geometry of a crop.
+#include "transform.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "buffers.h"
+#include "errors.h"
+#include "loading/image_rows.h"
+
+namespace headrace::bindings {
+namespace {
+
+constexpr std::pair<std::string_view, OpKind> kOps[] = {
+    {"resize", OpKind::resize},
+    {"center_crop", OpKind::center_crop},
+    {"random_crop", OpKind::random_crop},
+    {"random_resized_crop", OpKind::random_resized_crop},
+    {"horizontal_flip", OpKind::horizontal_flip},
+    {"vertical_flip", OpKind::vertical_flip},
+    {"pad", OpKind::pad},
+    {"color_jitter", OpKind::color_jitter},
+    {"grayscale", OpKind::grayscale},
+};
+constexpr std::pair<std::string_view, DType> kDTypes[] = {
+    {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
+    {"float16", DType::float16}, {"float32", DType::float32},
+};
+constexpr const char* kFilters[] = {"nearest", "area", "bilinear", "bicubic"};
+constexpr const char* kBorders[] = {"constant", "edge", "reflect"};
+constexpr const char* kColors[] = {"brightness", "contrast", "saturation", "hue", "grayscale"};
+
+template <class T, std::size_t N>
+T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view name, const char* what) {
+  for (const auto& [known, value] : table)
+    if (known == name) return value;
+  throw nb::value_error((std::string(what) + " '" + std::string(name) + "' is not known").c_str());
+}
+
+std::shared_ptr<Transform> make_transform(nb::sequence ops, nb::object dtype, std::string_view layout, nb::object mean,
+                                          nb::object std, std::string_view color, bool mask, bool approximate_jpeg) {
+  auto transform = std::make_shared<Transform>();
+  for (nb::handle item : ops) {
+    const auto name = nb::cast<std::string>(item[0]);
+    const auto parameters = nb::cast<std::vector<double>>(item[1]);
+    Op op{look_up(kOps, name, "the operation"), {}};
+    if (parameters.size() > op.parameters.size())
+      throw nb::value_error((name + " has more parameters than there are").c_str());
+    std::copy(parameters.begin(), parameters.end(), op.parameters.begin());
+    transform->ops.push_back(op);
+  }
+  if (const Status status = check_ops(transform->ops); !status) raise_status(status);
+  if (!dtype.is_none() && !mask) transform->dtype = look_up(kDTypes, nb::cast<std::string>(dtype), "the dtype");
+  if (layout != "CHW" && layout != "HWC") throw nb::value_error("layout is 'CHW' or 'HWC'");
+  transform->layout = layout == "CHW" ? Layout::chw : Layout::hwc;
+  if (mean.is_none() != std.is_none()) throw nb::value_error("mean and std come together");
+  if (!mean.is_none()) {
+    transform->mean = nb::cast<std::vector<double>>(mean);
+    transform->std = nb::cast<std::vector<double>>(std);
+    if (transform->mean.size() != transform->std.size() || transform->mean.empty())
+      throw nb::value_error("mean and std are of one length, at least one");
+    for (const double value : transform->std)
+      if (!(value > 0)) throw nb::value_error("every std is above 0");
+    if (transform->dtype && *transform->dtype != DType::float16 && *transform->dtype != DType::float32)
+      throw nb::value_error("normalised images are float16 or float32");
+  }
+  if (color != "RGB" && color != "keep") throw nb::value_error("color is 'RGB' or 'keep'");
+  transform->rgb = color == "RGB" && !mask;
+  transform->mask = mask;
+  transform->approximate_jpeg = approximate_jpeg && !mask;
+  return transform;
+}
+
+nb::dict axis_dict(const Axis& axis) {
+  nb::dict d;
+  d["input"] = axis.input;
+  d["start"] = axis.start;
+  d["size"] = axis.size;
+  d["resized"] = axis.resized;
+  d["offset"] = axis.offset;
+  d["canvas"] = axis.canvas;
+  d["flipped"] = axis.flipped;
+  return d;
+}
+
+nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint64_t seed,
+                std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
+  Program program;
+  if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view}, program); !s)
+    raise_status(s);
+  nb::list list;
+  for (std::uint32_t i = 0; i < program.pass_count; ++i) {
+    const Pass& pass = program.passes[i];
+    nb::dict d;
+    d["rows"] = axis_dict(pass.rows);
+    d["columns"] = axis_dict(pass.columns);
+    d["filter"] = kFilters[static_cast<int>(pass.filter)];
+    d["antialias"] = pass.antialias;
+    d["border"] = kBorders[static_cast<int>(pass.border)];
+    d["fill"] = pass.fill;
+    nb::list colors;
+    for (std::uint32_t c = 0; c < pass.color_count; ++c)
+      colors.append(nb::make_tuple(kColors[static_cast<int>(pass.colors[c].kind)], pass.colors[c].value));
+    d["colors"] = colors;
+    list.append(d);
+  }
+  return list;
+}
+
+nb::tuple shape(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
+                std::string_view dtype, std::uint64_t seed, std::uint32_t epoch, std::uint64_t sample,
+                std::uint16_t view) {
+  const DType stored = look_up(kDTypes, dtype, "the dtype");
+  const PixelType type{channels, stored == DType::uint8 ? 8U : 16U, stored == DType::int16};
+  OutputShape output;
+  if (const Status s = output_shape(transform, {height, width, type}, {seed, epoch, sample, view}, output); !s)
+    raise_status(s);
+  const OutputAxes axes(transform, output);
+  nb::list sides;
+  for (std::size_t i = 0; i < axes.count; ++i) sides.append(axes.sides[i]);
+  return nb::make_tuple(nb::tuple(sides), dtype_name(output.dtype));
+}
+
+// Allocates with NumPy, so that small arrays come from its cache.
+nb::object allocate(const Transform& transform, const OutputShape& output, Buffer& buffer) {
+  static const nb::object& empty = *new nb::object(nb::module_::import_("numpy").attr("empty"));
+  const OutputAxes axes(transform, output);
+  nb::list sides;
+  for (std::size_t i = 0; i < axes.count; ++i) sides.append(axes.sides[i]);
+  nb::object array = empty(nb::tuple(sides), dtype_name(output.dtype));
+  if (!buffer.acquire(array, PyBUF_WRITABLE)) throw nb::python_error();
+  return array;
+}
+
+struct Thread {
+  Workspace workspace;
+  Decoder decoder{workspace};
+};
+
+// A thread's own, kept for its next call. Taken out while in use: an allocation may run a finalizer that comes here too.
+class Lease {
+ public:
+  Lease() : thread_(kept_ ? std::move(kept_) : std::make_unique<Thread>()) {}
+  ~Lease() { kept_ = std::move(thread_); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  Thread* operator->() const noexcept { return thread_.get(); }
+
+ private:
+  static inline thread_local std::unique_ptr<Thread> kept_;
+  std::unique_ptr<Thread> thread_;
+};
+
+nb::object run(const Transform& transform, nb::handle data, int format, std::uint64_t seed, std::uint32_t epoch,
+               std::uint64_t sample, std::uint16_t view) {
+  const Buffer file = borrow_bytes(data);
+  MemoryBytes bytes(file.bytes());
+  const DrawKey key{seed, epoch, sample, view};
+  const Lease thread;
+  ImageShape shape;
+  OutputShape output;
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    status = thread->decoder.open(static_cast<Format>(format), bytes, {transform.rgb, transform.approximate_jpeg},
+                                  shape);
+    if (status) status = output_shape(transform, shape, key, output);
+  }
+  if (!status) raise_status(status);
+  Buffer target;
+  nb::object array = allocate(transform, output, target);
+  auto* out = static_cast<std::uint8_t*>(target.view().buf);
+  {
+    const nb::gil_scoped_release released;
+    status = transform_image(transform, shape, thread->decoder, key, output, out, thread->workspace);
+  }
+  if (!status) raise_status(status);
+  return array;
+}
+
+nb::object apply(const Transform& transform, nb::handle image, std::uint64_t seed, std::uint32_t epoch,
+                 std::uint64_t sample, std::uint16_t view) {
+  Buffer source;
+  const Picture picture = borrow_picture(image, source);
+  const ImageShape shape{picture.height, picture.width, picture.type};
+  const DrawKey key{seed, epoch, sample, view};
+  OutputShape output;
+  if (const Status s = output_shape(transform, shape, key, output); !s) raise_status(s);
+  Buffer target;
+  nb::object array = allocate(transform, output, target);
+  auto* out = static_cast<std::uint8_t*>(target.view().buf);
+  const Lease thread;
+  Status status;
+  {
+    const nb::gil_scoped_release released;
+    PictureRows rows(picture);
+    status = transform_image(transform, shape, rows, key, output, out, thread->workspace);
+  }
+  if (!status) raise_status(status);
+  return array;
+}
+
+nb::object core_formats() {
+  nb::list codes;
+  for (int code = 1; code <= 6; ++code)
+    if (core_decodes(static_cast<Format>(code))) codes.append(code);
+  return nb::steal(PyFrozenSet_New(codes.ptr()));
+}
+
+}  // namespace
+
+const char* dtype_name(DType dtype) {
+  for (const auto& [name, value] : kDTypes)
+    if (value == dtype) return name.data();
+  return "";
+}
+
+OutputAxes::OutputAxes(const Transform& transform, const OutputShape& shape) {
+  if (transform.mask && shape.channels == 1) {
+    count = 2;
+    sides = {shape.height, shape.width, 0};
+  } else if (transform.layout == Layout::chw) {
+    sides = {shape.channels, shape.height, shape.width};
+  } else {
+    sides = {shape.height, shape.width, shape.channels};
+  }
+}
+
+Picture borrow_picture(nb::handle image, Buffer& buffer) {
+  const Pixels p = borrow_pixels(image, buffer);
+  const PixelType type{p.channels, p.depth, p.is_signed};
+  if (p.channel_stride != static_cast<std::ptrdiff_t>(type.sample_bytes()) && p.channels > 1)
+    throw nb::value_error("the channels of a pixel must lie side by side");
+  if (p.column_stride != static_cast<std::ptrdiff_t>(type.pixel_bytes()) && p.width > 1)
+    throw nb::value_error("the pixels of a row must lie side by side");
+  return {const_cast<std::uint8_t*>(p.origin), p.row_stride, p.height, p.width, type};
+}
+
+void register_transform(nb::module_& module) {
+  using nb::arg;
+  nb::class_<Transform>(module, "Transform")
+      .def(nb::new_(&make_transform), arg("ops"), nb::kw_only(), arg("dtype").none(), arg("layout"), arg("mean").none(),
+           arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false)
+      .def("shape", &shape, arg("height"), arg("width"), arg("channels"), arg("dtype"), nb::kw_only(), arg("seed"),
+           arg("epoch"), arg("sample"), arg("view") = 0)
+      .def("passes", &passes, arg("height"), arg("width"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
+           arg("view") = 0)
+      .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0)
+      .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
+           arg("view") = 0);
+  module.def("core_formats", &core_formats, nb::sig("def core_formats() -> frozenset[int]"));
+  module.def("jpeg_library", [] { return has_jpeg() ? jpeg_library() : ""; });
+}
+
+}  // namespace headrace::bindings

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Augmentations as data. A list of operations, a size and a key give a program, which is a pure function of them: the
+// same on every machine, thread and target. Programs are then run on pixels, field by field; masks and boxes of a
+// sample get the program of its image.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "headrace/status.h"
+
+namespace headrace {
+
+// What a random draw depends on, and nothing else. `sample` is the row of the dataset.
+struct DrawKey {
+  std::uint64_t seed = 0;
+  std::uint32_t epoch = 0;
+  std::uint64_t sample = 0;  // below 2^48
+  std::uint16_t view = 0;
+};
+
+// The four numbers of block `block` that operation number `operation` draws: Philox 4x32-10 with the seed as its key
+// and (sample, view, epoch, operation, block) as its counter.
+std::array<std::uint32_t, 4> draw(const DrawKey& key, std::uint16_t operation, std::uint16_t block) noexcept;
+
+enum class Filter : std::uint8_t { nearest, area, bilinear, bicubic };
+enum class Border : std::uint8_t { constant, edge, reflect };
+
+enum class OpKind : std::uint8_t {
+  resize,               // exact (0: the shorter side), height or side, width, filter, antialias
+  center_crop,          // height, width
+  random_crop,          // height, width, pad if needed, fill, border
+  random_resized_crop,  // height, width, scale from, to, ratio from, to, filter, antialias
+  horizontal_flip,      // probability
+  vertical_flip,        // probability
+  pad,                  // left, top, right, bottom, fill, border
+  color_jitter,         // brightness from, to, contrast from, to, saturation from, to, hue from, to
+  grayscale,            // probability, channels that come out (1 or 3)
+};
+
+struct Op {
+  OpKind kind;
+  std::array<double, 8> parameters{};  // in the order of the comments above; flags are 0 or 1
+};
+
+inline constexpr std::size_t kMaxOps = 32;
+inline constexpr std::size_t kMaxColorSteps = 8;
+inline constexpr std::size_t kMaxPasses = 16;
+
+// One axis of a pass. Its input is cut to [start, start + size), that is resized to `resized`, and what comes out is
+// canvas[i] = content[i' - offset] with i' = flipped ? canvas - 1 - i : i; what lies outside the content is border.
+// Invariants: start + size <= input; no field but offset is negative; none but start is 0.
+struct Axis {
+  std::uint32_t input = 0;
+  std::uint32_t start = 0;
+  std::uint32_t size = 0;
+  std::uint32_t resized = 0;
+  std::int32_t offset = 0;
+  std::uint32_t canvas = 0;
+  bool flipped = false;
+
+  bool has_border() const noexcept {
+    return offset > 0 || std::int64_t{canvas} - offset > std::int64_t{resized};
+  }
+};
+
+enum class ColorKind : std::uint8_t { brightness, contrast, saturation, hue, grayscale };
+
+struct ColorStep {
+  ColorKind kind;
+  double value;  // the drawn factor; for hue a shift in turns, for grayscale the channels that come out
+};
+
+// Geometry, then colour. What a pass writes is the input of the next one.
+struct Pass {
+  Axis rows;
+  Axis columns;
+  Filter filter = Filter::bilinear;
+  bool antialias = true;
+  Border border = Border::constant;
+  double fill = 0;  // in levels of the image's own depth
+  std::array<ColorStep, kMaxColorSteps> colors{};
+  std::uint32_t color_count = 0;
+
+  bool resizes() const noexcept { return rows.resized != rows.size || columns.resized != columns.size; }
+};
+
+struct Program {
+  std::array<Pass, kMaxPasses> passes{};
+  std::uint32_t pass_count = 0;  // at least one; an empty list of operations gives one that copies
+
+  std::uint32_t height() const noexcept { return passes[pass_count - 1].rows.canvas; }
+  std::uint32_t width() const noexcept { return passes[pass_count - 1].columns.canvas; }
+};
+
+// Check kinds and ranges of parameters, once, when a transform is made.
+Status check_ops(std::span<const Op> ops) noexcept;
+
+// Draw what is random and work the operations out for an image of this size. Fails with bad_argument where an
+// operation cannot be done, as with a crop larger than the image. `ops` has passed check_ops.
+Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t width, const DrawKey& key,
+                    Program& program) noexcept;
+
+}  // namespace headrace

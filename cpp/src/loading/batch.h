@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A batch under way: what was asked for, where it goes, and what became of it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "loading/pool.h"
+#include "loading/sample.h"
+
+namespace headrace {
+
+// Where an image lies and what it is, as the index of the dataset claims.
+struct Rendition {
+  std::uint32_t shard = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  Format format = Format::raw;
+  std::uint32_t checksum = 0;
+  ImageShape shape;
+};
+
+// One field of a batch: a rendition for each of its samples.
+struct FieldRequest {
+  std::shared_ptr<const Transform> transform;
+  std::uint16_t views = 1;
+  std::vector<Rendition> renditions;
+};
+
+struct Failure {
+  std::uint32_t position = 0;  // in the batch
+  std::uint32_t field = 0;
+  Status status;
+  std::string message;  // if not empty, it stands for status.what
+  std::string kind;     // likewise: the name of the error that someone else's decoder raised
+};
+
+// A batch under way. Its owner waits for it, then takes its outputs. Dropping it gives up what was not begun.
+class Batch {
+ public:
+  struct Output {
+    OutputShape shape;
+    std::uint8_t* data = nullptr;
+  };
+
+  // True when every job has ended, by success, failure or cancellation.
+  bool wait_for(double seconds) noexcept;
+  void cancel() noexcept;
+  bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+
+  std::size_t samples() const noexcept { return samples_; }
+  std::size_t fields() const noexcept { return requests_.size(); }
+  const FieldRequest& field(std::size_t f) const noexcept { return requests_[f]; }
+  // Of a field, views of a sample side by side. Failed ones have no data.
+  const std::vector<Output>& outputs(std::size_t f) const noexcept { return outputs_[f]; }
+  // Do all samples of the field have one shape? Then they lie back to back from the first one's data.
+  bool uniform(std::size_t f) const noexcept { return uniform_[f]; }
+  const std::shared_ptr<Block>& block(std::size_t f) const noexcept { return blocks_[f]; }
+  std::vector<Failure> failures() const;
+
+ private:
+  friend class Engine;
+  friend class Foreign;
+  struct Job {
+    std::uint32_t position;
+    std::uint16_t field;
+    std::uint16_t view;
+  };
+
+  // Work out shapes and places; false if there is no memory. Samples that cannot be done fail here.
+  bool lay_out(Pool& pool);
+  DrawKey key(const Job& job) const noexcept { return {seed_, epoch_, rows_[job.position], job.view}; }
+  const Rendition& rendition(const Job& job) const noexcept { return requests_[job.field].renditions[job.position]; }
+  const Transform& transform(const Job& job) const noexcept { return *requests_[job.field].transform; }
+  Output& output(const Job& job) noexcept {
+    return outputs_[job.field][std::size_t{job.position} * requests_[job.field].views + job.view];
+  }
+  void end_job() noexcept;
+  void end_jobs(std::size_t n) noexcept;
+  void fail(const Job& job, const Status& status, std::string kind = {}, std::string message = {}) noexcept;
+
+  std::size_t samples_ = 0;
+  std::uint64_t seed_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<std::uint64_t> rows_;
+  std::vector<FieldRequest> requests_;
+  std::vector<std::vector<Output>> outputs_;
+  std::vector<bool> uniform_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<Job> core_jobs_, foreign_jobs_;
+  std::size_t core_claimed_ = 0, foreign_claimed_ = 0, hinted_ = 0;  // under the engine's mutex
+
+  mutable std::mutex mutex_;
+  std::condition_variable done_;
+  std::size_t remaining_ = 0;
+  std::vector<Failure> failures_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace headrace

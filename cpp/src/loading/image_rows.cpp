@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loading/image_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace headrace {
+namespace {
+
+constexpr std::uint32_t kNarrowRows = 32;  // converted at a time
+
+bool is_cmyk(const ImageHeader& header) noexcept {
+  if (header.channels != 4 || header.depth != 8) return false;
+  Bytes rest = header.metadata;
+  for (MetadataEntry entry; next_metadata(rest, entry);) {
+    const auto text = [](Bytes b) { return std::string_view(reinterpret_cast<const char*>(b.data()), b.size()); };
+    if (text(entry.key) == "color") return text(entry.value) == "CMYK";
+  }
+  return false;
+}
+
+// As Pillow converts: 255 is full ink, and black scales the rest.
+std::uint8_t without_ink(std::uint32_t ink, std::uint32_t white) noexcept {
+  const std::uint32_t product = ink * white + 128;
+  return static_cast<std::uint8_t>(white - ((product + (product >> 8)) >> 8));
+}
+
+}  // namespace
+
+bool core_decodes(Format format) noexcept {
+  switch (format) {
+    case Format::hri_fast:
+    case Format::hri_dense:
+    case Format::raw:
+      return true;
+    case Format::jpeg:
+      return has_jpeg();
+    default:
+      return false;
+  }
+}
+
+Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageShape& shape) noexcept {
+  format_ = format;
+  rgb_ = wish.rgb;
+  approximate_ = wish.approximate_jpeg;
+  denominator_ = 1;
+  cmyk_ = narrows_ = false;
+  switch (format) {
+    case Format::hri_fast:
+    case Format::hri_dense: {
+      if (Status s = hri_.open(bytes, workspace_); !s) return s;
+      const ImageHeader& h = hri_.header();
+      shape = {h.height, h.width, {h.channels, h.depth, h.is_signed}};
+      cmyk_ = wish.rgb && is_cmyk(h);
+      break;
+    }
+    case Format::raw:
+      if (Status s = raw_.open(bytes, workspace_); !s) return s;
+      shape = {raw_.height(), raw_.width(), raw_.type()};
+      break;
+    case Format::jpeg: {
+      if (Status s = bytes.read(0, bytes.size(), workspace_.file, jpeg_file_); !s) return s;
+      if (wish.checksum && crc32c(jpeg_file_.bytes) != *wish.checksum)
+        return {Code::corrupt, "the bytes do not have their checksum", 0, -1};
+      JpegHeader& header = jpeg_header_;
+      if (Status s = parse_jpeg(jpeg_file_.bytes, header); !s) return s;
+      // Its own decoder converts CMYK.
+      const std::uint32_t channels = wish.rgb && header.channels == 4 ? 3 : header.channels;
+      shape = {header.height, header.width, {channels, 8, false}};
+      break;
+    }
+    default:
+      return {Code::unsupported, "the core does not decode this format", 0, -1};
+  }
+  stored_ = shape.type;
+  if (wish.rgb && format != Format::jpeg) {
+    if (shape.type.channels > 4)
+      return {Code::unsupported, "an image of more than four channels has no RGB: load it with color='keep'", 0, -1};
+    narrows_ = shape.type.channels == 2 || shape.type.channels == 4;
+    if (narrows_) shape.type.channels -= 1;
+  }
+  return {};
+}
+
+Status Decoder::start(Region region, RowSource*& rows) noexcept {
+  Status status;
+  if (format_ == Format::raw) {
+    status = raw_.start(region);
+    rows = &raw_;
+  } else if (format_ == Format::jpeg) {
+    // One channel stays one: it is repeated when all else is done.
+    const JpegColor color = rgb_ && jpeg_header_.channels == 4 ? JpegColor::rgb : JpegColor::keep;
+    status = jpeg_.open(jpeg_file_.bytes, jpeg_header_, {region, color, denominator_});
+    rows = &jpeg_;
+  } else {
+    status = hri_.start(region);
+    rows = &hri_;
+  }
+  if (!status || !narrows_) return status;
+  if (!narrow_rows_.reserve(std::size_t{region.width} * stored_.pixel_bytes() * kNarrowRows))
+    return {Code::no_memory, "no memory to convert colours", 0, -1};
+  narrowed_.open(*rows, stored_, region.width, cmyk_, narrow_rows_);
+  rows = &narrowed_;
+  return {};
+}
+
+bool Decoder::reduce(unsigned denominator) noexcept {
+  if (format_ != Format::jpeg || !approximate_) return false;
+  denominator_ = denominator;
+  return true;
+}
+
+void Decoder::Narrowed::open(RowSource& source, const PixelType& type, std::uint32_t width, bool cmyk,
+                             Buffer& buffer) noexcept {
+  source_ = &source;
+  type_ = type;
+  width_ = width;
+  cmyk_ = cmyk;
+  buffer_ = &buffer;
+}
+
+Status Decoder::Narrowed::next(std::uint32_t most, Rows& rows) noexcept {
+  Rows wide;
+  if (Status s = source_->next(std::min(most, kNarrowRows), wide); !s) return s;
+  const std::size_t from = type_.pixel_bytes(), to = from - type_.sample_bytes();
+  const std::size_t stride = width_ * to;
+  std::uint8_t* first = buffer_->reserve(0);
+  for (std::uint32_t y = 0; y < wide.count; ++y) {
+    const std::uint8_t* in = wide.row(y);
+    std::uint8_t* out = first + y * stride;
+    for (std::uint32_t x = 0; x < width_; ++x, in += from, out += to) {
+      if (cmyk_) {
+        const std::uint32_t white = 255U - in[3];
+        for (int c = 0; c < 3; ++c) out[c] = without_ink(in[c], white);
+      } else {
+        std::memcpy(out, in, to);
+      }
+    }
+  }
+  rows = {first, static_cast<std::ptrdiff_t>(stride), wide.count};
+  return {};
+}
+
+}  // namespace headrace

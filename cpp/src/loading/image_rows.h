@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions of one image, row by row: encoded in a format that the core decodes, or already in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "headrace/codec.h"
+#include "loading/byte_source.h"
+#include "loading/hri_rows.h"
+#include "loading/jpeg.h"
+#include "loading/raw_rows.h"
+#include "transform/color.h"
+#include "transform/rows.h"
+
+namespace headrace {
+
+// As in the index of a dataset.
+enum class Format : std::uint8_t { hri_fast = 1, hri_dense = 2, png = 3, jpeg = 4, webp = 5, raw = 6 };
+
+// Does the core decode it, or must someone else?
+bool core_decodes(Format format) noexcept;
+
+struct ImageShape {
+  std::uint32_t height = 0;
+  std::uint32_t width = 0;
+  PixelType type;
+};
+
+class ImageRows {
+ public:
+  virtual ~ImageRows() = default;
+  // Begin a region, which lies within the image. The rows are valid until the next call.
+  virtual Status start(Region region, RowSource*& rows) noexcept = 0;
+  // Decode at 1/2, 1/4 or 1/8 of the size from now on, approximately, if the format can and it was asked for: then true,
+  // and regions are those of the smaller image, whose sides are rounded up.
+  virtual bool reduce(unsigned denominator) noexcept {
+    static_cast<void>(denominator);
+    return false;
+  }
+};
+
+// Pixels in memory.
+class PictureRows final : public ImageRows, public RowSource {
+ public:
+  explicit PictureRows(const Picture& picture) noexcept : picture_(picture) {}
+  Status start(Region region, RowSource*& rows) noexcept override {
+    at_ = {picture_.first + static_cast<std::ptrdiff_t>(region.top) * picture_.stride +
+               std::size_t{region.left} * picture_.type.pixel_bytes(),
+           picture_.stride, region.height};
+    rows = this;
+    return {};
+  }
+  Status next(std::uint32_t most, Rows& rows) noexcept override {
+    rows = at_;
+    rows.count = most < at_.count ? most : at_.count;
+    at_.first = at_.row(rows.count);
+    at_.count -= rows.count;
+    return {};
+  }
+
+ private:
+  Picture picture_;
+  Rows at_;
+};
+
+// Decodes images one after the other; a thread keeps one, with its workspace.
+class Decoder final : public ImageRows {
+ public:
+  explicit Decoder(Workspace& workspace) noexcept : workspace_(workspace) {}
+
+  // Read and check the head. With `rgb` colour is converted where that concerns channels that exist: alpha is dropped,
+  // CMYK becomes RGB; one channel stays one. `checksum` is the index's, for formats that do not check themselves.
+  struct Wish {
+    bool rgb = false;
+    bool approximate_jpeg = false;
+    const std::uint32_t* checksum = nullptr;
+  };
+  Status open(Format format, ByteSource& bytes, const Wish& wish, ImageShape& shape) noexcept;
+  Status start(Region region, RowSource*& rows) noexcept override;
+  bool reduce(unsigned denominator) noexcept override;
+
+ private:
+  // Gives the first channels of a source that has one more, or RGB of CMYK.
+  class Narrowed final : public RowSource {
+   public:
+    void open(RowSource& source, const PixelType& type, std::uint32_t width, bool cmyk, Buffer& buffer) noexcept;
+    Status next(std::uint32_t most, Rows& rows) noexcept override;
+
+   private:
+    RowSource* source_ = nullptr;
+    PixelType type_;
+    std::uint32_t width_ = 0;
+    bool cmyk_ = false;
+    Buffer* buffer_ = nullptr;
+  };
+
+  Workspace& workspace_;
+  Format format_ = Format::raw;
+  HriRows hri_;
+  RawRows raw_;
+  JpegRows jpeg_;
+  Extent jpeg_file_;
+  JpegHeader jpeg_header_;
+  bool approximate_ = false;
+  unsigned denominator_ = 1;
+  bool rgb_ = false;
+  PixelType stored_;
+  bool narrows_ = false;
+  bool cmyk_ = false;
+  Narrowed narrowed_;
+  Buffer narrow_rows_;
+};
+
+}  // namespace headrace

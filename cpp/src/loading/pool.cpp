@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loading/pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+Block* map_block(std::size_t size) noexcept {
+  const std::size_t unit = size >= kHugePage ? kHugePage : kPage;
+  const std::size_t rounded = (std::max<std::size_t>(size, 1) + unit - 1) / unit * unit;
+  void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+#if defined(MADV_HUGEPAGE)
+  if (unit == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
+#endif
+  auto* block = new (std::nothrow) Block{static_cast<std::uint8_t*>(memory), rounded};
+  if (!block) munmap(memory, rounded);
+  return block;
+}
+
+void unmap_block(Block* block) noexcept {
+  munmap(block->data, block->size);
+  delete block;
+}
+
+}  // namespace
+
+Pool::~Pool() {
+  for (Block* block : free_) unmap_block(block);
+}
+
+std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
+  Block* block = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // The most recently used one that fits without wasting more than half of it.
+    const auto fits = [size](const Block* b) { return b->size >= size && b->size / 2 <= std::max(size, kPage); };
+    const auto found = std::find_if(free_.rbegin(), free_.rend(), fits);
+    if (found != free_.rend()) {
+      block = *found;
+      free_.erase(std::next(found).base());
+    }
+    ++in_use_;
+  }
+  if (!block) block = map_block(size);
+  if (block) {
+    try {
+      return {block, [pool = shared_from_this()](Block* b) { pool->release(b); }};
+    } catch (const std::bad_alloc&) {  // the deleter has already been called
+      return nullptr;
+    }
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  --in_use_;
+  return nullptr;
+}
+
+void Pool::release(Block* block) noexcept {
+  Block* evicted = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --in_use_;
+    try {
+      free_.push_back(block);
+    } catch (const std::bad_alloc&) {
+      evicted = block;
+    }
+    if (free_.size() > keep_) {
+      evicted = free_.front();
+      free_.erase(free_.begin());
+    }
+  }
+  if (evicted) unmap_block(evicted);
+}
+
+std::size_t Pool::blocks_in_use() const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return in_use_;
+}
+
+}  // namespace headrace

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loading/shards.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <new>
+
+#include "kernels.h"
+
+namespace headrace {
+namespace {
+
+// What direct reads must be aligned to on every device in use.
+constexpr std::uint64_t kBlock = 4096;
+
+// Leave most handles to the trainer.
+std::size_t most_open_files() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 4096;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 16, 4096);
+}
+
+Status unreadable(const char* what, std::uint64_t offset) noexcept { return {Code::unreadable, what, offset, -1}; }
+
+}  // namespace
+
+struct Shards::File {
+  int handle;
+  bool direct;
+
+  File(int opened, bool is_direct) noexcept : handle(opened), direct(is_direct) {}
+  ~File() { ::close(handle); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+};
+
+Shards::Shards(std::vector<Shard> shards, bool direct)
+    : shards_(std::move(shards)), direct_(direct), most_open_(most_open_files()), files_(shards_.size()) {}
+
+Status Shards::check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept {
+  if (shard >= shards_.size()) return {Code::corrupt, "the index names a shard that there is not", 0, -1};
+  const std::uint64_t size = shards_[shard].size;
+  if (length == 0 || offset > size || length > size - offset)
+    return {Code::corrupt, "the index names bytes beyond the end of the shard", size, -1};
+  return {};
+}
+
+std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (files_[shard]) return files_[shard];
+  const char* path = shards_[shard].path.c_str();
+  bool direct = direct_;
+  int handle = -1;
+#if defined(O_DIRECT)
+  if (direct) handle = ::open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+#endif
+  if (handle < 0) {
+    direct = false;
+    handle = ::open(path, O_RDONLY | O_CLOEXEC);
+  }
+  if (handle < 0) {
+    status = errno == ENOENT                      ? unreadable("the shard is missing: restore it or build again", 0)
+             : errno == EMFILE || errno == ENFILE ? unreadable("there are no file handles left: raise the limit", 0)
+                                                  : unreadable("the shard cannot be opened", 0);
+    return nullptr;
+  }
+  try {
+    auto file = std::make_shared<File>(handle, direct);
+    // Files in use stay open until they are read; which ones to keep is not worth a list in order of use.
+    if (open_count_ >= most_open_) {
+      std::fill(files_.begin(), files_.end(), nullptr);
+      open_count_ = 0;
+    }
+    files_[shard] = file;
+    ++open_count_;
+    return file;
+  } catch (const std::bad_alloc&) {
+    ::close(handle);
+    status = {Code::no_memory, "no memory to open a shard", 0, -1};
+    return nullptr;
+  }
+}
+
+Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent) noexcept {
+  Status status;
+  const std::shared_ptr<File> file = open(shard, status);
+  if (!file) return status;
+  const std::uint64_t begin = file->direct ? offset / kBlock * kBlock : offset;
+  const std::uint64_t wanted = offset + n - begin;
+  const std::size_t room = (wanted + kBlock - 1) / kBlock * kBlock + kOverread;
+  std::uint8_t* memory = buffer.reserve(room + kBlock);
+  if (!memory) return {Code::no_memory, "no memory to read an image", offset, -1};
+  // Direct reads need aligned memory.
+  memory += (kBlock - reinterpret_cast<std::uintptr_t>(memory) % kBlock) % kBlock;
+
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t done = 0;
+  while (done < wanted) {
+    const std::uint64_t ask = file->direct ? room - kOverread - done : wanted - done;
+    const ssize_t got = ::pread(file->handle, memory + done, ask, static_cast<off_t>(begin + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return unreadable("the device failed to read the shard", begin + done);
+    if (got == 0) return unreadable("the shard ends too early: it was cut short; restore it or build again", begin + done);
+    done += static_cast<std::uint64_t>(got);
+  }
+  note_wait(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), n);
+  bytes_read_.fetch_add(n, std::memory_order_relaxed);
+  extent = {{memory + (offset - begin), n}, memory + room};
+  return {};
+}
+
+// A read from the page cache takes microseconds and some 0.2 ns a byte; anything far beyond came from a device, where
+// hints ahead keep more requests under way than there are threads.
+void Shards::note_wait(double seconds, std::size_t n) noexcept {
+  if (seconds > 40e-6 + static_cast<double>(n) * 1e-9)
+    hints_left_.store(kHintsAfterWait, std::memory_order_relaxed);
+  else if (hints_left_.load(std::memory_order_relaxed) > 0)
+    hints_left_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Shards::hint(std::uint32_t shard, std::uint64_t offset, std::uint64_t n) noexcept {
+#if defined(POSIX_FADV_WILLNEED)
+  Status status;
+  if (const std::shared_ptr<File> file = open(shard, status))
+    ::posix_fadvise(file->handle, static_cast<off_t>(offset), static_cast<off_t>(n), POSIX_FADV_WILLNEED);
+#else
+  static_cast<void>(shard), static_cast<void>(offset), static_cast<void>(n);
+#endif
+}
+
+}  // namespace headrace

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folds operations with nothing random left in them into passes; program.cpp has the rules.
+#pragma once
+
+#include <cstdint>
+
+#include "headrace/transform.h"
+
+namespace headrace {
+
+inline constexpr std::uint32_t kMaxSide = (1U << 24) - 1;  // sums stay far from overflow, areas are exact doubles
+
+struct Size {
+  std::uint32_t height, width;
+};
+
+struct Window {
+  std::uint32_t top, left, height, width;
+};
+
+struct Edges {
+  std::uint32_t left, top, right, bottom;
+};
+
+class Composer {
+ public:
+  Composer(Program& program, Size size) noexcept;
+
+  // Of the picture as the operations so far have made it. What follows speaks of that picture.
+  std::uint32_t height() const noexcept { return program_.height(); }
+  std::uint32_t width() const noexcept { return program_.width(); }
+
+  Status crop(Window window) noexcept;
+  Status resize(Size size, Filter filter, bool antialias) noexcept;
+  Status pad(Edges edges, Border border, double fill) noexcept;
+  Status color(ColorStep step) noexcept;
+  void flip_rows() noexcept { pass().rows.flipped = !pass().rows.flipped; }
+  void flip_columns() noexcept { pass().columns.flipped = !pass().columns.flipped; }
+
+ private:
+  Pass& pass() noexcept { return program_.passes[program_.pass_count - 1]; }
+  void append(Size size) noexcept;
+  Status begin_pass() noexcept;
+  bool can_resize(Size size, Filter filter) noexcept;
+  bool can_pad(Edges edges, Border border, double fill) noexcept;
+
+  Program& program_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks what transforms do to pixels: every target gives the same bytes as the scalar one, and those are what a plain
+// calculation in doubles gives, within the tolerance that each check names. Needs no Python.
+//
+//   pixels [seed [cases]]
+#include "pixels.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace headrace::tests {
+namespace {
+
+int run(int argc, char** argv) {
+  const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  const unsigned cases = argc > 2 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 400;
+  std::printf("targets:");
+  for (const char* const target : targets()) std::printf(" %s", target);
+  std::printf("; seed %llu, %u cases\n", static_cast<unsigned long long>(seed), cases);
+  Tally tally;
+  check_resample(seed, cases, tally);
+  check_finish(seed, cases, tally);
+  check_colors(seed, cases, tally);
+  check_place(seed, cases, tally);
+  return tally.report();
+}
+
+}  // namespace
+}  // namespace headrace::tests
+
+int main(int argc, char** argv) { return headrace::tests::run(argc, argv); }

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace env`: versions, cores, SIMD targets and decoders of this machine."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+
+_PACKAGES = ("numpy", "pyarrow", "pillow", "simplejpeg", "imagecodecs", "torch", "jax")
+
+
+def env(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for other programs.")] = False,
+) -> None:
+    """Show what Headrace finds on this machine; paste it into a bug report.
+
+    \b
+    headrace env
+    headrace env --json | jq .decoders
+    """
+    found = _find()
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    typer.echo(f"headrace  {found['headrace']}, Python {found['python']} on {found['system']}")
+    typer.echo(f"cores     {found['cores']}")
+    typer.echo(f"targets   {', '.join(found['targets'])}; {found['active_target']} is used")
+    for name, decoder in found["decoders"].items():
+        typer.echo(f"decoder   {name}: {decoder}")
+    for name, version in found["packages"].items():
+        typer.echo(f"package   {name} {version or 'is not installed'}")
+
+
+def _find() -> dict[str, Any]:
+    from headrace import __version__, codec, loader  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+
+    return {
+        "headrace": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": loader.cores(),
+        "targets": list(codec.targets()),
+        "active_target": codec.active_target(),
+        "decoders": loader.decoders(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

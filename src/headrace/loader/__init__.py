@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader: a dataset as batches for training, in a fixed order, from threads that need no GIL."""
+
+from headrace.loader._environment import cores, decoders
+from headrace.loader._iterator import LoaderIterator
+from headrace.loader._loader import Loader
+
+__all__ = ["Loader", "LoaderIterator", "cores", "decoders"]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__  # so that reprs and tracebacks show the public path
+del _name

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the loader finds to work with on this machine."""
+
+from __future__ import annotations
+
+from headrace import _core
+from headrace.formats import backends
+from headrace.loader._options import usable_cores
+from headrace.records._schema import FORMAT_CODES
+
+
+def decoders() -> dict[str, str]:
+    """For each stored format, what decodes it in a loader: the core itself, or a library through Python's threads."""
+    ours = _core.core_formats()
+    libraries = backends()
+    found = {}
+    for form, code in FORMAT_CODES.items():
+        if code not in ours:
+            found[form] = f"{libraries[form.partition(':')[0]]}, in threads of Python"
+        elif form == "jpeg":
+            found[form] = f"{_core.jpeg_library()}, in the core"
+        else:
+            found[form] = "headrace, in the core"
+    return found
+
+
+def cores() -> int:
+    """Cores that this process may use: the threads of a loader with `num_workers=0`."""
+    return usable_cores()

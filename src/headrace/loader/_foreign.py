@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that decode what the core cannot: PNG and WebP, and JPEG in a build without libjpeg-turbo.
+
+The core reads the bytes and checks them; a thread here calls the format's library, which lets go of the GIL while it
+works, and hands the pixels back to be transformed. The threads know the engine and not the loader, so they keep no
+loader alive; they end when the engine is closed, or when the interpreter is about to end.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace import _core
+from headrace.errors import CorruptImage, EngineClosed, HeadraceError
+from headrace.formats import Color, Format
+from headrace.records._checksum import crc32c
+from headrace.records._rendition import UNCHECKED, decoder
+
+# How long a thread sleeps before it looks whether the interpreter is ending; nothing else would wake it.
+_SLICE_SECONDS = 0.2
+
+
+class ForeignThreads:
+    """The decoding threads of one engine."""
+
+    def __init__(self, engine: _core.Engine, count: int) -> None:
+        self._threads = [
+            threading.Thread(target=_serve, args=(engine,), name=f"headrace-decode-{number}") for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        """Wait for all to end, after the engine was closed."""
+        for thread in self._threads:
+            # The garbage collector may run the last closing in any thread, so in one of these too.
+            if thread is not threading.current_thread():
+                thread.join()
+
+
+def _serve(engine: _core.Engine) -> None:
+    scratch = _Scratch()
+    while threading.main_thread().is_alive():
+        try:
+            foreign = engine.next_foreign(_SLICE_SECONDS)
+        except EngineClosed:
+            return
+        if foreign is not None:
+            _decode(foreign, scratch)
+            del foreign  # or its bytes, and the engine, would be kept until the next one comes
+
+
+def _decode(foreign: _core.Foreign, scratch: _Scratch) -> None:
+    try:
+        data: Any = foreign.data
+        if foreign.format in UNCHECKED and crc32c(data) != foreign.checksum:
+            raise CorruptImage("the bytes do not have their checksum")  # noqa: TRY301 - told like all that follows
+        form = decoder(foreign.format)
+        color: Color = "index" if foreign.mask else "RGB" if foreign.rgb else "keep"
+        foreign.finish(form.decode(data, color=color, out=scratch.fitting(form, data, color)))
+    except HeadraceError as error:
+        foreign.fail(type(error).__name__, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the sample has failed and the trainer must hear of it
+        foreign.fail("LoaderError", f"{type(error).__name__}: {error}")
+
+
+class _Scratch:
+    """A thread's memory for decoded pixels: fresh pages for each image would cost as much as decoding a JPEG."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def fitting(self, form: Format, data: Any, color: Color) -> npt.NDArray[Any] | None:
+        """Give an array that the image fits; None where the head does not tell, as for the indices of a palette."""
+        if color == "index":
+            return None
+        shape = form.probe(data)
+        dtype = np.dtype(shape.dtype)
+        sides = (shape.height, shape.width, 3) if color == "RGB" else shape.array
+        n_bytes = int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
+        if n_bytes > _MOST_SCRATCH:
+            return None
+        if n_bytes > len(self._memory):
+            self._memory = np.empty(n_bytes, np.uint8)
+        return self._memory[:n_bytes].view(dtype).reshape(sides)
+
+
+_MOST_SCRATCH = 1 << 28  # a larger image gets memory of its own, which is given back

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and numbers that depend on (seed, epoch) and nothing else: the arithmetic under the orders.
+
+All numbers are unsigned and of 64 bits; what overflows is lost. With G = 0x9E3779B97F4A7C15:
+
+    mix(z):   z ^= z >> 30;  z *= 0xBF58476D1CE4E5B9;  z ^= z >> 27;  z *= 0x94D049BB133111EB;  z ^= z >> 31
+    key       mix(mix(seed + stream · G) + (epoch + 1) · G); each use of an epoch's key is a stream of its own
+    draw[i]   mix(key + (i + 1) · G)
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_SEED = (1 << 64) - 1
+MAX_EPOCH = (1 << 32) - 1
+
+GOLDEN = 0x9E3779B97F4A7C15
+MULTIPLIER = 0xBF58476D1CE4E5B9
+_SECOND_MULTIPLIER = 0x94D049BB133111EB
+_MASK = (1 << 64) - 1
+
+
+def mix(z: int) -> int:
+    """Scatter the bits of a number: the finalizer of SplitMix64, a bijection."""
+    z = (z ^ (z >> 30)) * MULTIPLIER & _MASK
+    z = (z ^ (z >> 27)) * _SECOND_MULTIPLIER & _MASK
+    return z ^ (z >> 31)
+
+
+def epoch_key(seed: int, epoch: int, stream: int) -> int:
+    """Make the key of one epoch for one use."""
+    return mix(mix(check_seed(seed) + stream * GOLDEN & _MASK) + (check_epoch(epoch) + 1) * GOLDEN & _MASK)
+
+
+def draw(key: int, i: int) -> int:
+    """Give number i of a key's draws."""
+    return mix(key + (i + 1) * GOLDEN & _MASK)
+
+
+def draw_many(key: int, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Give many of a key's draws, as `draw` does."""
+    z = numbers.astype(np.uint64)
+    z += np.uint64(1)
+    z *= np.uint64(GOLDEN)
+    z += np.uint64(key)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(MULTIPLIER)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(_SECOND_MULTIPLIER)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def check_seed(seed: int) -> int:
+    if not 0 <= operator.index(seed) <= MAX_SEED:
+        raise ValueError(f"the seed is {seed}; it is a number from 0 to 2**64 - 1")
+    return operator.index(seed)
+
+
+def check_epoch(epoch: int) -> int:
+    if not 0 <= operator.index(epoch) <= MAX_EPOCH:
+        raise ValueError(f"the epoch is {epoch}; it is a number from 0 to 2**32 - 1")
+    return operator.index(epoch)

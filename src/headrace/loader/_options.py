@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a loader is asked for, checked once; every message says what would be right."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from headrace.records import Dataset
+
+OutputName: TypeAlias = Literal["torch", "numpy", "jax"]
+OnError: TypeAlias = Literal["raise", "skip", "replace"]
+Layout: TypeAlias = Literal["CHW", "HWC"]
+Ragged: TypeAlias = Literal["list", "pad", "error"]
+Color: TypeAlias = Literal["RGB", "keep"]
+
+# Samples that each thread should find waiting, however small the batches.
+_SAMPLES_A_THREAD = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The checked options of a loader, all but the dataset, its order and its transforms."""
+
+    batch_size: int
+    drop_last: bool
+    fields: tuple[str, ...]
+    threads: int
+    prefetch_factor: int
+    pin_memory: bool
+    device: str | None
+    output: OutputName
+    collate_fn: Callable[[list[Any]], Any] | None
+    on_error: OnError
+    isolate: bool
+    dtype: str | None
+    layout: Layout
+    ragged: Ragged
+    color: Color
+    min_area: float
+    direct: bool
+    approximate_jpeg: bool
+
+    def __post_init__(self) -> None:
+        at_least("batch_size", self.batch_size, 1)
+        at_least("prefetch_factor", self.prefetch_factor, 1)
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                listed = ", ".join(map(repr, get_args(choices)))
+                raise ValueError(f"{name} is one of {listed}, not {getattr(self, name)!r}")
+        if self.output != "torch" and (self.device is not None or self.pin_memory):
+            raise ValueError(f"device and pin_memory are for output='torch', and output is {self.output!r}")
+        if self.collate_fn is not None and not callable(self.collate_fn):
+            raise TypeError(f"collate_fn is called with a list of samples; {self.collate_fn!r} cannot be called")
+
+    @property
+    def batches_ahead(self) -> int:
+        """How many batches are under way at a time."""
+        return max(self.prefetch_factor, -(-_SAMPLES_A_THREAD * self.threads // self.batch_size))
+
+
+_CHOICES = {"output": OutputName, "on_error": OnError, "layout": Layout, "ragged": Ragged, "color": Color}
+
+
+def at_least(name: str, value: Any, least: int) -> int:
+    """Give a whole number of at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name} is {number}; it must be at least {least}")
+    return number
+
+
+def thread_count(num_workers: int) -> int:
+    """Take 0 for all the cores that this process may use."""
+    return at_least("num_workers", num_workers, 0) or usable_cores()
+
+
+def usable_cores() -> int:
+    if sys.version_info >= (3, 13):
+        return os.process_cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def chosen_fields(dataset: Dataset, fields: Iterable[str] | None) -> tuple[str, ...]:
+    """Check a choice of fields; None is all of them."""
+    if fields is None:
+        return tuple(dataset.fields)
+    if isinstance(fields, str):
+        raise TypeError(f"fields is a list of names: write [{fields!r}]")
+    chosen = tuple(dict.fromkeys(fields))
+    for name in chosen:
+        if name not in dataset.fields:
+            raise ValueError(f"the dataset has no field {name!r}; its fields are {', '.join(dataset.fields)}")
+    if not chosen:
+        raise ValueError(f"fields is empty; the dataset's fields are {', '.join(dataset.fields)}")
+    return chosen
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """Name a dtype given as text, or as NumPy's or PyTorch's own."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    text = str(dtype)
+    return text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype).name
+
+
+# Words of PyTorch's DataLoader that have no meaning here, and do no harm.
+_NEEDLESS = {"in_order", "multiprocessing_context", "persistent_workers", "pin_memory_device", "timeout"}
+_INSTEAD = {
+    "batch_sampler": "give batch_size, and shuffle, indices or weights",
+    "generator": "give a seed",
+    "sampler": "give shuffle, indices or weights, and rank and world_size",
+    "worker_init_fn": "the workers are threads of C++ and run no Python",
+}
+
+
+def check_torch_words(words: Mapping[str, Any]) -> None:
+    """Let pass what a call of PyTorch's DataLoader may bring along, and name what to write instead of the rest."""
+    for word, value in words.items():
+        if word in _INSTEAD:
+            if value is not None:
+                raise TypeError(f"the loader takes no {word}: {_INSTEAD[word]}")
+        elif word not in _NEEDLESS:
+            raise TypeError(f"the loader takes no argument {word!r}")
+    if words.get("in_order") is False:
+        raise TypeError("the loader always keeps the order: leave in_order out")

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the images and masks of a batch come from: the engine's threads, behind an interface that others can have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace import _core
+from headrace.loader._foreign import ForeignThreads
+from headrace.loader._options import Options
+from headrace.records import Dataset
+from headrace.records._manifest import shard_name
+from headrace.records._schema import FORMAT_CODES
+from headrace.transforms import Compiled
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]]
+"""A field of a batch: one array if all samples have one shape, else an array a sample."""
+
+
+class PixelBatch(Protocol):
+    """The images and masks of some samples, being made. What nobody holds any more is not made any further."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait without the GIL; True when all samples are done, one way or the other."""
+        ...
+
+    def take(self) -> list[Stack]:
+        """Give the fields' pixels; their memory is used again when the last view of them is gone.
+
+        Where samples differ in shape, several views of one are a list, and what has failed may be None.
+        """
+        ...
+
+    def failures(self) -> list[tuple[int, int, str, str]]:
+        """Tell what went wrong: position, number of the field, name of the error's class, message."""
+        ...
+
+
+class PixelSource(Protocol):
+    """What makes batches of pixels, in the order in which they are asked for or any other."""
+
+    def submit(self, rows: Rows, epoch: int) -> PixelBatch: ...
+    def stats(self) -> dict[str, float]: ...
+    def close(self) -> None: ...
+
+
+class NoPixels:
+    """The source of a loader that was asked for no image and no mask."""
+
+    def submit(self, rows: Rows, epoch: int) -> PixelBatch:
+        del rows, epoch
+        return _Nothing()
+
+    def stats(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+class _Nothing:
+    def wait(self, timeout: float) -> bool:
+        del timeout
+        return True
+
+    def take(self) -> list[Stack]:
+        return []
+
+    def failures(self) -> list[tuple[int, int, str, str]]:
+        return []
+
+
+class EngineSource:
+    """Threads of this process: C++ reads, decodes and transforms; other people's decoders run in threads of Python."""
+
+    def __init__(
+        self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
+    ) -> None:
+        self._seed = seed
+        self._names = tuple(names)
+        self._gather = dataset.gather
+        self._transforms = [compiled.mask if dataset.fields[name] == "mask" else compiled.image for name in names]
+        self._views = compiled.views
+        shards = [
+            (str(dataset.path / shard_name(number)), shard.n_bytes)
+            for number, shard in enumerate(dataset.manifest.shards)
+        ]
+        self._engine = _core.Engine(shards, threads=options.threads, direct=options.direct)
+        self._foreign: ForeignThreads | None = None
+        if has_foreign(dataset, names):
+            self._foreign = ForeignThreads(self._engine, options.threads)
+
+    def submit(self, rows: Rows, epoch: int) -> PixelBatch:
+        """Begin with a batch: one call for all its samples, whose numbers are gathered from the index at once."""
+        fields = [
+            (transform, self._views, self._gather.pixel_columns(name, 0, rows))
+            for name, transform in zip(self._names, self._transforms, strict=True)
+        ]
+        batch: PixelBatch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
+        return batch
+
+    def stats(self) -> dict[str, float]:
+        return dict(self._engine.stats())
+
+    def close(self) -> None:
+        """Cancel what is under way and end the threads."""
+        self._engine.close()
+        if self._foreign is not None:
+            self._foreign.join()
+
+
+def has_foreign(dataset: Dataset, names: Sequence[str]) -> bool:
+    """Whether any stored image of these fields needs a decoder of Python's."""
+    ours = _core.core_formats()
+    return any(FORMAT_CODES.get(form) not in ours for name in names for form in dataset.formats.get(name, {}))

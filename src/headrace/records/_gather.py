@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of many rows at once, as arrays: what a loader asks for a batch of samples.
+
+The index is one mapped file, in which a column of a record batch is a run of equal numbers. So a number's place in the
+file is the place of its run plus its row in the batch, and any rows of all nine columns of a rendition are read with
+one `take` over the file for each width of number, whatever the number of record batches that they lie in. The places
+of a record batch's runs are looked up when a row of it is first asked for, and checked: a damaged index cannot lead
+out of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import CorruptDataset
+from headrace.records._index import Index
+from headrace.records._manifest import Manifest
+from headrace.records._schema import RENDITION_COLUMNS, columns
+
+RowNumbers: TypeAlias = npt.NDArray[np.int64]
+
+_DTYPES = {"I": np.uint32, "Q": np.uint64, "B": np.uint8, "int64": np.int64, "float32": np.float32}
+
+
+class Gather:
+    """What a loader asks of the index of a dataset, or of a view of one. Safe to use from many threads."""
+
+    def __init__(
+        self, manifest: Manifest, places: Places, view: RowNumbers | None, value: Callable[[int, str], Any]
+    ) -> None:
+        self._fields = {field.name: field for field in manifest.fields}
+        self._length = manifest.samples if view is None else len(view)
+        self._places, self._view, self._value = places, view, value
+        self._runs: dict[tuple[str, int], tuple[Runs, ...]] = {}
+
+    def rows(self, positions: npt.NDArray[Any]) -> RowNumbers:
+        """Give the rows of the whole dataset at these positions of the view: the `sample` of random draws."""
+        chosen = np.asarray(positions, np.int64)
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._length:
+            raise IndexError(f"positions {chosen.min()} to {chosen.max()} of a dataset of {self._length}")
+        return chosen if self._view is None else self._view[chosen]
+
+    def pixel_columns(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
+        """Give the nine columns of a rendition by their names (`shard`, `offset` …), an item a row, in new arrays."""
+        runs = self._runs.get((field, rendition)) or self._open(field, rendition)
+        return self._places.take(runs, rows)
+
+    def values(self, field: str, rows: RowNumbers) -> npt.NDArray[Any] | list[Any]:
+        """Give a field of plain values: an array for `int64` and `float32`, a list of values for the other types."""
+        found = self._fields.get(field)
+        if found is None or found.type not in ("int64", "float32"):
+            return [self._value(int(row), field) for row in rows]
+        runs = self._runs.get((field, 0)) or self._open(field, 0)
+        return self._places.take(runs, rows)[field]
+
+    def _open(self, field: str, rendition: int) -> tuple[Runs, ...]:
+        found = self._fields.get(field)
+        if found is None or not 0 <= rendition < max(1, found.renditions):
+            raise KeyError(f"there is no rendition {rendition} of a field {field!r}")
+        names = {field: field}
+        if found.is_pixels:
+            names = {found.rendition_column(rendition, part): part for part in RENDITION_COLUMNS}
+        runs = self._runs[field, rendition] = self._places.runs(names)
+        return runs
+
+
+class Runs(NamedTuple):
+    """Columns of numbers of one width, under the names that the caller wants, and where they start."""
+
+    file: npt.NDArray[Any]
+    origins: npt.NDArray[np.int64]  # [columns, record batches], a view of those of `Places`
+    columns: tuple[tuple[str, np.dtype[Any]], ...]
+
+
+class Places:
+    """Where the columns of numbers lie in `index.arrow`. Safe to use from many threads, and after a fork."""
+
+    def __init__(self, index: Index, manifest: Manifest) -> None:
+        self._index = index
+        self._n_bytes, self._address = index.content.size, index.content.address
+        self._ends = np.cumsum(np.array(manifest.index.batches, np.int64))
+        # Columns of one width are kept together, so that those of a rendition are neighbours.
+        numbers = [(name, np.dtype(_DTYPES[kind])) for name, kind in columns(manifest.fields) if kind in _DTYPES]
+        self._columns = sorted(numbers, key=lambda column: column[1].itemsize)
+        # For each column and record batch, where in the file, counted in the column's width, row 0 of the whole
+        # dataset would be if the run went on to there.
+        self._origins = np.zeros((len(numbers), len(self._ends)), np.int64)
+        self._known = np.zeros(len(self._ends), np.bool_)
+        self._all_known = False
+        self._lock = Lock()
+
+    def runs(self, names: dict[str, str]) -> tuple[Runs, ...]:
+        """Find columns that are neighbours in the index, and give each the name that it has in `names`."""
+        found = []
+        for width in (1, 4, 8):
+            chosen = [
+                (number, names[name], dtype)
+                for number, (name, dtype) in enumerate(self._columns)
+                if name in names and dtype.itemsize == width
+            ]
+            if chosen:
+                # The whole file as numbers of this width; a run that is not aligned to it is refused in `_origin`.
+                file = np.frombuffer(self._index.content, f"u{width}", self._n_bytes // width)
+                origins = self._origins[chosen[0][0] : chosen[-1][0] + 1]
+                found.append(Runs(file, origins, tuple((name, dtype) for _, name, dtype in chosen)))
+        return tuple(found)
+
+    def take(self, runs: tuple[Runs, ...], rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
+        """Give the numbers that columns hold in these rows. The rows must exist."""
+        batches = self._ends.searchsorted(rows, side="right")
+        if not self._all_known:
+            self._find(np.unique(batches))
+        taken = {}
+        for file, origins, names in runs:
+            places = origins.take(batches, axis=1)
+            places += rows
+            for (name, dtype), numbers in zip(names, file.take(places), strict=True):
+                taken[name] = numbers.view(dtype)
+        return taken
+
+    def _find(self, batches: RowNumbers) -> None:
+        with self._lock:
+            for number in batches[~self._known[batches]]:
+                self._origins[:, number] = self._origins_of(int(number))
+                self._known[number] = True
+            self._all_known = bool(self._known.all())
+
+    def _origins_of(self, number: int) -> list[int]:
+        batch = self._index.record_batch(number)
+        first_row = int(self._ends[number]) - batch.num_rows
+        return [self._origin(batch, name, dtype.itemsize, number) - first_row for name, dtype in self._columns]
+
+    def _origin(self, batch: Any, name: str, width: int, number: int) -> int:
+        column = batch.column(name)
+        buffer = column.buffers()[1]
+        start = -1 if buffer is None else buffer.address - self._address + column.offset * width
+        if start < 0 or start % width or start + batch.num_rows * width > self._n_bytes:
+            raise CorruptDataset(
+                f"{self._index.path}: record batch {number}: the column {name!r} does not lie in the file as "
+                f"{batch.num_rows} aligned numbers; `headrace verify` tells more"
+            )
+        return int(start) // width

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boxes follow the image: the passes of a program, applied to corners instead of pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+
+class BoxesLike(Protocol):
+    """A pair of corners `[N, 4]` (x0, y0, x1, y1 in pixels) and labels `[N]`, such as `headrace.records.Boxes`."""
+
+    @property
+    def xyxy(self) -> npt.NDArray[np.float32]: ...
+    @property
+    def labels(self) -> npt.NDArray[np.int64]: ...
+
+
+B = TypeVar("B", bound=BoxesLike)
+
+
+def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) -> B:
+    """Move the boxes as the passes move the pixels, clip them to what is left of the image and drop the small ones.
+
+    Labels stay with their boxes. A border that repeats the image's pixels repeats no boxes.
+    """
+    corners = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
+    for each in passes:
+        corners = np.stack([_along(corners[..., 0], each["columns"]), _along(corners[..., 1], each["rows"])], axis=-1)
+    width, height = (corners[:, 1] - corners[:, 0]).T
+    kept = (width > 0) & (height > 0) & (width * height >= min_area)
+    xyxy = corners[kept].reshape(-1, 4).astype(np.float32)
+    return type(boxes)(xyxy, np.asarray(boxes.labels)[kept])  # type: ignore[call-arg]
+
+
+def _along(ends: npt.NDArray[np.float64], axis: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Move begins and ends `[N, 2]` along one axis of a pass."""
+    moved = (ends - axis["start"]) * (axis["resized"] / axis["size"]) + axis["offset"]
+    # What a crop cut off stays off, also where a border was drawn in its place.
+    shown = max(0, axis["offset"]), min(axis["canvas"], axis["offset"] + axis["resized"])
+    clipped: npt.NDArray[np.float64] = np.clip(moved, shown[0], max(shown))
+    if axis["flipped"]:
+        clipped = int(axis["canvas"]) - clipped[:, ::-1]
+    return clipped

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transforms of where pixels lie: sizes, crops, flips and pads. Masks and boxes follow the image through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headrace.transforms import _arguments as arguments
+from headrace.transforms._arguments import INTERPOLATIONS, PADDING_MODES
+from headrace.transforms._transform import Operation, Transform
+
+
+@dataclass(frozen=True)
+class Resize(Transform):
+    """Resize to `(height, width)`, or so that the shorter side becomes `size` and the proportions stay.
+
+    Args:
+        size: A number for the shorter side, or `(height, width)` exactly.
+        interpolation: "bilinear", "bicubic", "area" or "nearest". Masks are resized by "nearest" whatever it says.
+        antialias: Widen the filter where the image shrinks, as Pillow always does. Without it fine patterns alias.
+
+    """
+
+    size: int | Sequence[int]
+    interpolation: str = "bilinear"
+    antialias: bool = True
+
+    op: ClassVar[str] = "resize"
+
+    def __post_init__(self) -> None:
+        exact = arguments.is_sequence(self.size) and len(self.size) > 1  # type: ignore[arg-type]
+        height, width = arguments.size("Resize: size", self.size)
+        self._set(
+            size=(height, width) if exact else height,
+            interpolation=arguments.choice("Resize: interpolation", self.interpolation, INTERPOLATIONS),
+            antialias=arguments.flag("Resize: antialias", self.antialias),
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        height, width = arguments.size("size", self.size)
+        exact = not isinstance(self.size, int)
+        return (("resize", (exact, height, width, INTERPOLATIONS.index(self.interpolation), self.antialias)),)
+
+
+@dataclass(frozen=True)
+class CenterCrop(Transform):
+    """Cut `size`, a number or `(height, width)`, out of the middle; an image that is smaller is padded with zeros."""
+
+    size: int | Sequence[int]
+
+    op: ClassVar[str] = "center_crop"
+
+    def __post_init__(self) -> None:
+        self._set(size=arguments.size("CenterCrop: size", self.size))
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (("center_crop", arguments.size("size", self.size)),)
+
+
+@dataclass(frozen=True)
+class RandomCrop(Transform):
+    """Cut `size` out of the image at a random place.
+
+    Args:
+        size: A number or `(height, width)`. An image that is smaller is an error, unless it may be padded.
+        padding: Pad first: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
+        pad_if_needed: Pad an image that is too small by what is missing, on both sides, so that it may lie anywhere in
+            the crop.
+        fill: The level of the padding, in levels of the image's own depth.
+        padding_mode: "constant" (the fill), "edge" (the outermost pixels) or "reflect" (mirrored at them).
+
+    """
+
+    size: int | Sequence[int]
+    padding: int | Sequence[int] | None = None
+    pad_if_needed: bool = False
+    fill: float = 0
+    padding_mode: str = "constant"
+
+    op: ClassVar[str] = "random_crop"
+
+    def __post_init__(self) -> None:
+        self._set(
+            size=arguments.size("RandomCrop: size", self.size),
+            padding=None if self.padding is None else arguments.padding("RandomCrop: padding", self.padding),
+            pad_if_needed=arguments.flag("RandomCrop: pad_if_needed", self.pad_if_needed),
+            fill=arguments.fill("RandomCrop: fill", self.fill),
+            padding_mode=arguments.choice("RandomCrop: padding_mode", self.padding_mode, PADDING_MODES),
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        border = (self.fill, PADDING_MODES.index(self.padding_mode))
+        crop = ("random_crop", (*arguments.size("size", self.size), self.pad_if_needed, *border))
+        if self.padding is None:
+            return (crop,)
+        return (("pad", (*arguments.padding("padding", self.padding), *border)), crop)
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(Transform):
+    """Cut a part of random area and proportions out of the image and resize it to `size`.
+
+    The crop is taken first: pixels outside of it never count, and in formats that can do so they are not even decoded.
+
+    Args:
+        size: What comes out: a number or `(height, width)`.
+        scale: The least and greatest share of the image's area that the part has.
+        ratio: Its least and greatest width / height. If ten draws do not fit into the image, the middle is taken.
+        interpolation: As for `Resize`.
+        antialias: As for `Resize`.
+
+    """
+
+    size: int | Sequence[int]
+    scale: Sequence[float] = (0.08, 1.0)
+    ratio: Sequence[float] = (3 / 4, 4 / 3)
+    interpolation: str = "bilinear"
+    antialias: bool = True
+
+    op: ClassVar[str] = "random_resized_crop"
+
+    def __post_init__(self) -> None:
+        self._set(
+            size=arguments.size("RandomResizedCrop: size", self.size),
+            scale=arguments.interval("RandomResizedCrop: scale", self.scale, 1e-9, 1e3),
+            ratio=arguments.interval("RandomResizedCrop: ratio", self.ratio, 1e-3, 1e3),
+            interpolation=arguments.choice("RandomResizedCrop: interpolation", self.interpolation, INTERPOLATIONS),
+            antialias=arguments.flag("RandomResizedCrop: antialias", self.antialias),
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        resampling = (INTERPOLATIONS.index(self.interpolation), self.antialias)
+        size = arguments.size("size", self.size)
+        return (("random_resized_crop", (*size, *self.scale, *self.ratio, *resampling)),)
+
+
+@dataclass(frozen=True)
+class HorizontalFlip(Transform):
+    """Swap left and right with probability `p`."""
+
+    p: float = 0.5
+
+    op: ClassVar[str] = "horizontal_flip"
+
+    def __post_init__(self) -> None:
+        self._set(p=arguments.probability("HorizontalFlip: p", self.p))
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (("horizontal_flip", (self.p,)),)
+
+
+@dataclass(frozen=True)
+class VerticalFlip(Transform):
+    """Swap top and bottom with probability `p`."""
+
+    p: float = 0.5
+
+    op: ClassVar[str] = "vertical_flip"
+
+    def __post_init__(self) -> None:
+        self._set(p=arguments.probability("VerticalFlip: p", self.p))
+
+    def operations(self) -> tuple[Operation, ...]:
+        return (("vertical_flip", (self.p,)),)
+
+
+@dataclass(frozen=True)
+class Pad(Transform):
+    """Put a border around the image.
+
+    Args:
+        padding: Its width: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
+        fill: The level of a constant border, in levels of the image's own depth. Masks get the same one.
+        padding_mode: "constant" (the fill), "edge" (the outermost pixels) or "reflect" (mirrored at them).
+
+    """
+
+    padding: int | Sequence[int]
+    fill: float = 0
+    padding_mode: str = "constant"
+
+    op: ClassVar[str] = "pad"
+
+    def __post_init__(self) -> None:
+        self._set(
+            padding=arguments.padding("Pad: padding", self.padding),
+            fill=arguments.fill("Pad: fill", self.fill),
+            padding_mode=arguments.choice("Pad: padding_mode", self.padding_mode, PADDING_MODES),
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        widths = arguments.padding("padding", self.padding)
+        return (("pad", (*widths, self.fill, PADDING_MODES.index(self.padding_mode))),)

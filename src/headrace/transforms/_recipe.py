@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recipe: how samples become batches, written down so that another process can make the same (spec/recipe.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from headrace.transforms import _arguments as arguments
+from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
+from headrace.transforms._composition import check_order
+from headrace.transforms._json import list_from_json
+from headrace.transforms._transform import Transform
+
+RECIPE_VERSION = 1
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """All that decides what is in the batches of a run, and nothing that only decides how fast they come."""
+
+    fields: tuple[str, ...]
+    transforms: tuple[Transform, ...]
+    seed: int
+    batch_size: int
+    fingerprint: str
+    """The dataset's."""
+    world_size: int = 1
+    shuffle: bool = False
+    drop_last: bool = False
+    dtype: str | None = None
+    layout: str = "CHW"
+    color: str = "RGB"
+    min_area: float = 1.0
+    approximate_jpeg: bool = False
+    selection: str | None = None
+    """A digest of the indices or weights, where not all samples take part alike. Who lacks them cannot follow."""
+
+    def __post_init__(self) -> None:
+        checks: dict[str, Any] = {
+            "fields": _names(self.fields),
+            "transforms": _declarative(self.transforms),
+            "seed": arguments.integer("seed", self.seed, 0, 2**64 - 1),
+            "batch_size": arguments.integer("batch_size", self.batch_size, 1, 2**31 - 1),
+            "world_size": arguments.integer("world_size", self.world_size, 1, 2**31 - 1),
+            "shuffle": arguments.flag("shuffle", self.shuffle),
+            "drop_last": arguments.flag("drop_last", self.drop_last),
+            "dtype": None if self.dtype is None else arguments.choice("dtype", self.dtype, DTYPES),
+            "layout": arguments.choice("layout", self.layout, LAYOUTS),
+            "color": arguments.choice("color", self.color, COLORS),
+            "min_area": arguments.number("min_area", self.min_area, 0, 2**48),
+            "approximate_jpeg": arguments.flag("approximate_jpeg", self.approximate_jpeg),
+            "fingerprint": _digest("fingerprint", self.fingerprint),
+            "selection": None if self.selection is None else _digest("selection", self.selection),
+        }
+        for name, value in checks.items():
+            object.__setattr__(self, name, value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the recipe as a JSON object."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["fields"] = list(self.fields)
+        plain["transforms"] = [item.to_json() for item in self.transforms]
+        return {"version": RECIPE_VERSION, **plain}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | str | bytes) -> Recipe:
+        """Read a recipe from a JSON object or its text. Anything that is not as it should be is a ValueError."""
+        if isinstance(document, (str, bytes)):
+            try:
+                document = json.loads(document)
+            except ValueError as error:
+                raise ValueError(f"the recipe is no JSON: {error}") from None
+        if not isinstance(document, Mapping):
+            raise ValueError(f"a recipe is an object; found {document!r}")
+        if document.get("version") != RECIPE_VERSION:
+            raise ValueError(
+                f"the recipe has version {document.get('version')!r} and this Headrace reads {RECIPE_VERSION}; "
+                f"use the same Headrace on both sides"
+            )
+        members = {name: value for name, value in document.items() if name != "version"}
+        known = {field.name: field.default is MISSING for field in fields(cls)}
+        unknown = [name for name in members if name not in known]
+        missing = [name for name, required in known.items() if required and name not in members]
+        if unknown or missing:
+            raise ValueError(f"the recipe {'has no ' + repr(unknown[0]) if unknown else 'lacks ' + repr(missing[0])}")
+        try:
+            return cls(**{**members, "transforms": list_from_json(members["transforms"])})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the recipe is not as expected: {error}") from None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = tuple(value) if arguments.is_sequence(value) else ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise ValueError(f"fields is {value!r}; a list of distinct names is expected")
+    return names
+
+
+def _declarative(value: Any) -> tuple[Transform, ...]:
+    transforms = tuple(value)
+    for item in transforms:
+        if not isinstance(item, Transform):
+            raise TypeError(f"{item!r} is no declarative transform; a recipe holds no code")
+    check_order(transforms)
+    return transforms
+
+
+def _digest(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ValueError(f"{name} is {value!r}; 32 lower-case hexadecimal digits are expected")
+    return value

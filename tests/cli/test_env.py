@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace env`: what a bug report needs to say of a machine."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+import headrace
+from headrace.loader import cores
+
+
+def test_it_tells_versions_targets_and_decoders(run):
+    ran = run("env")
+
+    assert ran.code == 0
+    assert f"headrace  {headrace.__version__}" in ran.out
+    assert f"package   numpy {np.__version__}" in ran.out
+    assert f"{headrace.codec.active_target()} is used" in ran.out
+    assert f"cores     {cores()}" in ran.out
+
+
+def test_json_is_for_programs(run):
+    found = json.loads(run("env", "--json").out)
+
+    assert found["headrace"] == headrace.__version__
+    assert found["targets"] == list(headrace.codec.targets())
+    assert found["decoders"].keys() == {"hri:fast", "hri:dense", "png", "jpeg", "webp", "raw"}
+    assert found["decoders"]["hri:fast"] == "headrace, in the core"
+    assert found["decoders"]["png"].endswith("in threads of Python")
+    assert ("in the core" in found["decoders"]["jpeg"]) != ("simplejpeg" in found["decoders"]["jpeg"])
+    assert found["packages"]["pyarrow"]
