@@ -38,6 +38,13 @@ def test_pillow_sees_the_same_pixels(mode, subsampling, progressive):
     assert JPEG.probe(data).array == np.asarray(reference).shape
 
 
+def test_cmyk_is_the_same_in_an_array_of_the_callers():
+    data = saved(Image.frombytes("CMYK", (83, 61), smooth(4).tobytes()), "JPEG", quality=90, subsampling=0)
+    out = np.empty((61, 83, 4), np.uint8)
+    assert JPEG.decode(data, out=out) is out
+    assert np.array_equal(out, JPEG.decode(data))
+
+
 def test_cmyk_keeps_its_meaning_in_hri():
     """The metadata says so, and RGB comes out the same from both."""
     image = Image.frombytes("CMYK", (83, 61), smooth(4).tobytes())

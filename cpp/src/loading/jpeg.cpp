@@ -6,7 +6,8 @@
 // lands.
 //
 // Each image has a decompressor of its own. One that is used again keeps the tables of the last image, so that a file
-// without tables would decode to what came before it; making one takes 0.3 us of an image's 900.
+// without tables would decode to what came before it; making one takes 0.3 us, of the 700 that a photo of 400 pixels
+// takes.
 #include "loading/jpeg.h"
 
 #if HEADRACE_HAS_JPEG
@@ -19,6 +20,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
+#include "bytes.h"
 #include "transform/workspace.h"
 
 namespace headrace {
@@ -33,11 +35,8 @@ constexpr std::uint32_t kMostRows = 32;         // an iMCU has at most four bloc
 constexpr std::size_t kStripBytes = 64 * 1024;  // rows that are read at once stay in the nearer caches
 constexpr std::size_t kRowAlignment = 64;
 // The library writes rows that are aligned to its vectors past the caches, for images that nobody looks at soon. Ours
-// are read at once, so each starts a little off: with the rows summed up, 720 us of an image in jpeg_cc0 instead of
-// 840.
+// are read at once, so each starts a little off: this takes a seventh off decoding and summing up photos of 400 pixels.
 constexpr std::size_t kMisalignment = 8;
-
-std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) noexcept { return (a + b - 1) / b; }
 
 Status explain(int message) noexcept {
   switch (message) {

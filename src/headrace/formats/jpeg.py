@@ -102,10 +102,10 @@ def _decode(view: memoryview, head: Segments, shape: ImageShape, out: npt.NDArra
         if "subsampling" in str(error):
             return _decode_odd(view, colors)
         raise CorruptImage(f"the jpeg decoder refuses these bytes: {error}") from error
+    if shape.channels == 4 and head.adobe:
+        return np.invert(image, out=out)
     if out is not None and image.shape == out.shape:
         return out
-    if shape.channels == 4 and head.adobe:
-        return ~image
     return image[..., 0] if shape.channels == 1 else image
 
 
