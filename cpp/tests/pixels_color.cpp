@@ -156,7 +156,10 @@ void check_colors(std::uint64_t seed, unsigned cases, Tally& tally) {
     }
     std::string what = "colours " + name_of(kind) + ", " + size_of(image.height, image.width) + ", steps";
     for (const ColorStep& step : steps)
-      what += " " + std::to_string(static_cast<int>(step.kind)) + ": " + std::to_string(step.value);
+      what.append(" ")
+          .append(std::to_string(static_cast<int>(step.kind)))
+          .append(": ")
+          .append(std::to_string(step.value));
     PixelType type;
     bool ok = false;
     const Guarded expected = colored_on(targets()[0], image, steps, type, ok);

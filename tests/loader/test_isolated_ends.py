@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -248,6 +249,27 @@ def test_a_trainer_that_waits_can_be_interrupted(core_path):
         with pytest.raises(KeyboardInterrupt):
             list(iteration)
         assert time.monotonic() - begun < 0.2 + SECOND
+
+
+@LINUX
+def test_ctrl_c_in_mid_message_costs_one_error(core_path, monkeypatch):
+    """What was read is lost, so the conversation cannot go on: an error, not a trainer that waits for ever."""
+    receive = socket.recv_fds
+
+    def interrupted(*arguments):
+        receive(*arguments)
+        monkeypatch.setattr(socket, "recv_fds", receive)
+        raise KeyboardInterrupt
+
+    with loader(core_path) as made:
+        iteration = iter(made)
+        next(iteration)
+        monkeypatch.setattr(socket, "recv_fds", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(iteration)
+        with pytest.raises(LoaderError, match="does not answer any more"):
+            list(made)
+        assert sum(len(batch["label"]) for batch in made) == 40
 
 
 @LINUX

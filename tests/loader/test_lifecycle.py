@@ -50,6 +50,7 @@ class TestNothingIsLeft:
     @pytest.fixture(autouse=True)
     def _count(self, path, transform):
         load(path, transform=transform).close()
+        gc.collect()
         before = thread_count(), handle_count()
         yield
         gc.collect()

@@ -42,6 +42,8 @@ class Channel:
         self._handles: deque[int] = deque()
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
+        # Set while bytes are on their way: Ctrl-C may strike there and leave half a message behind.
+        self._writing = self._reading = False
 
     def send(self, header: dict[str, Any], payload: bytes = b"", handle: int | None = None) -> None:
         """Send a message; a handle goes with it. Raises Hangup."""
@@ -49,19 +51,26 @@ class Channel:
             header = {**header, "handle": True}
         text = json.dumps(header, separators=(",", ":")).encode()
         packed = _LENGTHS.pack(len(text), len(payload)) + text + payload
+        if self._writing:
+            raise Hangup("a message was interrupted")
+        self._writing = True
         try:
             sent = 0 if handle is None else socket.send_fds(self._socket, [packed], [handle])
             self._socket.sendall(memoryview(packed)[sent:])
         except OSError as error:
             raise Hangup(str(error)) from error
+        self._writing = False
 
     def receive(self, timeout: float) -> Message | None:
         """Wait for the next message; None if none came in time. Raises Hangup."""
+        if self._reading:
+            raise Hangup("a message was interrupted")
         message = self._next()
         while message is None:
             try:
                 if not self._poll.poll(1000 * max(timeout, 0)):
                     return None
+                self._reading = True
                 received, handles, _, _ = socket.recv_fds(self._socket, _READ_BYTES, _MOST_HANDLES, _CLOSE_ON_EXEC)
             except (OSError, ValueError) as error:  # ValueError: this side was closed
                 raise Hangup(str(error)) from error
@@ -69,6 +78,7 @@ class Channel:
             if not received:
                 raise Hangup("the other side has closed")
             self._buffer += received
+            self._reading = False
             message = self._next()
         return message
 

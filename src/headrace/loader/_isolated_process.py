@@ -160,7 +160,7 @@ class Process:
                 make_error = partial(_error, header["kind"], header["message"])
                 if header["batch"] is None:
                     self._death = make_error
-                    raise make_error()
+                    return
                 batch = self._batches.get(header["batch"])
                 if batch is not None:
                     batch.fail(make_error())
@@ -194,11 +194,19 @@ class Process:
 
     def _ended(self) -> Exception:
         """Say why there is nobody on the other side."""
+        if self._death is None and self._closed:
+            return EngineClosed("the loader was closed")
         if self._death is None:
-            if self._closed:
-                return EngineClosed("the loader was closed")
+            self._hear_last_words()
+        if self._death is None:
             self._death = partial(LoaderError, obituary(self._popen))
         return self._death()
+
+    def _hear_last_words(self) -> None:
+        """Take in what the process said before it ended, which may be why."""
+        with self._receiving, contextlib.suppress(Hangup):
+            while (message := self._channel.receive(0)) is not None:
+                self._hear(message)
 
     def close(self) -> None:
         """End the process and wait for its end. Any number of times, from any thread."""

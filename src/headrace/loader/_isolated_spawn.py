@@ -51,7 +51,7 @@ def obituary(popen: subprocess.Popen[bytes]) -> str:
     try:
         code = popen.wait(PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
-        return f"{name} does not answer any more: close the loader and make a new one"
+        return f"{name} does not answer any more. Iterate again to start another"
     if code >= 0:
         return f"{name} ended with exit code {code}; it may have said why on stderr. Iterate again to start another"
     try:
