@@ -11,8 +11,11 @@ CPP := $(shell find cpp -name '*.h' -o -name '*.cpp')
 BUILT_FROM := CMakeLists.txt $(filter-out cpp/fuzz/% cpp/tests/%,$(CPP))
 PY := src tests $(wildcard benchmarks examples spec)
 
+# The loaders that benchmarks/loaders.py compares with: one requirements file and one environment each.
+PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
+
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check format stub bench fuzz demo clean
+.PHONY: arm help setup build test check format stub bench fuzz demo peers clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -61,13 +64,27 @@ stub: setup  ## Take over the generated stub of the extension
 bench: setup  ## Measure the codec beside its peers; ARGS are folders of images
 	$(BIN)/python benchmarks/codec.py $(ARGS)
 
+peers: setup $(VENV)/.torch $(PEERS)  ## Give each loader that we compare with an environment under build/peers
+	@cd build/peers && echo "installed:" $$(ls -d */.installed | cut -d/ -f1)
+
+# A peer that cannot be installed is named and left out; the next `make peers` tries again.
+build/peers/%/.installed: benchmarks/peers/%.txt
+	@mkdir -p $(@D) && echo "installing $*; see build/peers/$*.log"
+	@{ $(PYTHON) -m venv --clear $(@D) && $(@D)/bin/python -m pip install --requirement $<; } >build/peers/$*.log 2>&1 \
+	  && touch $@ || echo "left out $*: $$(grep -iE 'error|could not' build/peers/$*.log | tail -1)"
+
+# PyTorch is no dependency; what needs it here takes the version that the benchmarks compare with.
+$(VENV)/.torch: pyproject.toml | $(VENV)/.packages
+	$(BIN)/python -m pip install --quiet --group torch
+	touch $@
+
 arm: setup  ## Compare the ARM target with the portable one under qemu, if it is installed
 	cpp/tests/arm.sh
 
 fuzz: setup  ## Fuzz the core for a few minutes under the sanitizers
 	cpp/fuzz/run.sh
 
-demo: setup  ## Show what it does, on scikit-image's photographs or on IMAGES=folder
+demo: setup $(VENV)/.torch  ## Load PNGs beside PyTorch's DataLoader, scikit-image's or those of IMAGES=folder
 	$(BIN)/python examples/demo.py $(IMAGES)
 
 clean:  ## Remove .venv and build

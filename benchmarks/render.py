@@ -2,7 +2,8 @@
 """Render the committed results into the pages that show them: `python benchmarks/render.py [--check]`.
 
 A page holds `<!-- results:NAME -->` and `<!-- /results -->`; what stands between them is replaced. No figure in a
-page is written by hand. With `--check` nothing is written, and a page that is not current is an error.
+page is written by hand. Charts are files of their own in docs/charts. With `--check` nothing is written, and a page
+or chart that is not current is an error.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import results
 from benchmarks._codec import report
+from benchmarks._loaders import chart
+from benchmarks._loaders import report as loader_report
 from benchmarks.machine import ROOT
 
 if TYPE_CHECKING:
@@ -54,7 +57,42 @@ def codec_sets(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-RENDERERS: Mapping[str, Callable[[Path], str]] = {"codec": codec_summary, "codec-sets": codec_sets}
+def loaders_summary(folder: Path) -> str:
+    """What an image costs in CPU time beside the loaders that matter most."""
+    document = results.read(folder / "loaders.json")
+    return "\n\n".join([loader_report.summary_table(document).markdown(), loader_report.provenance(document)])
+
+
+def loaders_cases(folder: Path) -> str:
+    """Every loader on every case, with a chart each."""
+    document = results.read(folder / "loaders.json")
+    parts = [loader_report.provenance(document)]
+    for case in document["cases"]:
+        parts += [f"### {case['name']}", f"![{case['name']}: CPU time an image](charts/{_chart_name(case)})"]
+        for workers in sorted({row["workers"] for row in case["rows"]}, reverse=True):
+            table = loader_report.case_table(case, workers)
+            parts += [f"{table.title}:", table.markdown()]
+    return "\n\n".join(parts)
+
+
+RENDERERS: Mapping[str, Callable[[Path], str]] = {
+    "codec": codec_summary,
+    "codec-sets": codec_sets,
+    "loaders": loaders_summary,
+    "loaders-cases": loaders_cases,
+}
+
+
+def charts(folder: Path) -> dict[str, str]:
+    """The charts by their place in the project; none as long as the loaders were not measured."""
+    path = folder / "loaders.json"
+    if not path.exists():
+        return {}
+    return {f"docs/charts/{_chart_name(case)}": chart.svg(case) for case in results.read(path)["cases"]}
+
+
+def _chart_name(case: Mapping[str, Any]) -> str:
+    return f"loaders-{case['name']}.svg"
 
 
 def render(text: str, folder: Path) -> str:
@@ -70,17 +108,18 @@ def render(text: str, folder: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Render all pages, or check that they are current."""
+    """Render all pages and charts, or check that they are current."""
+    rendered = {page: render((ROOT / page).read_text(encoding="utf-8"), results.FOLDER) for page in PAGES}
     stale = []
-    for page in PAGES:
-        path = ROOT / page
-        before = path.read_text(encoding="utf-8")
-        after = render(before, results.FOLDER)
-        if before != after:
-            stale.append(page)
-            if "--check" not in arguments:
-                path.write_text(after, encoding="utf-8")
-                print(f"rendered {page}")
+    for name, after in (rendered | charts(results.FOLDER)).items():
+        path = ROOT / name
+        if path.exists() and path.read_text(encoding="utf-8") == after:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(after, encoding="utf-8")
+            print(f"rendered {name}")
     if stale and "--check" in arguments:
         print(f"not current: {', '.join(stale)}; run `python benchmarks/render.py`", file=sys.stderr)
         return 1

@@ -1,157 +1,222 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encode photographs, decode them and compare with PNG: `make demo`, or `make demo IMAGES=folder`.
+"""Build a dataset of PNGs and load it beside PyTorch's DataLoader with Pillow: `make demo`, or with `IMAGES=folder`.
 
-Without a folder it takes the photographs inside scikit-image. benchmarks/codec.py measures the same with more care.
+Without a folder it makes PNGs of the photographs inside scikit-image. benchmarks/loaders.py measures the same with more
+care, and beside more loaders.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import io
+import math
+import os
+import random
+import resource
+import shutil
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from rich import box
 from rich.console import Console
-from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 
 import headrace
+from headrace.transforms import Normalize, RandomResizedCrop
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+try:
+    import torch
+    from torch.utils.data import DataLoader
+except ImportError:
+    torch = None
 
-PHOTOGRAPHS = "astronaut brick camera chelsea coffee grass gravel hubble_deep_field ihc moon motorcycle_left rocket"
-SUFFIXES = {".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-BUDGET_SECONDS = 40
-ROUNDS = 3
+PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "hubble_deep_field", "ihc", "motorcycle_left", "rocket")
+SUFFIXES = {".jpeg", ".jpg", ".png", ".webp"}
+MADE = 96
+PIXELS = 150_000_000  # as many are loaded in an epoch, or all if there are fewer
+SIZE, BATCH, EPOCHS = 224, 32, 2
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+console = Console()
 
 
 @dataclass
 class Cost:
-    """What one codec needs for an image, or for many: bytes, and seconds of CPU."""
+    """What all epochs took."""
 
-    size: int = 0
-    decode: float = 0.0
-    encode: float = 0.0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.size + other.size, self.decode + other.decode, self.encode + other.encode)
+    images: int
+    seconds: float
+    cpu_seconds: float
 
 
-def find(folder: str | None) -> list[Path]:
-    """The images of a folder, or the photographs that scikit-image carries with it."""
-    if folder is not None:
-        if not Path(folder).is_dir():
-            sys.exit(f"{folder} is not a folder: name one with images, or none for scikit-image's photographs")
-        files = sorted(file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES)
-    else:
-        package = importlib.util.find_spec("skimage")
-        if package is None or package.origin is None:
-            sys.exit("scikit-image is not installed: `pip install scikit-image`, or `make demo IMAGES=folder`")
-        inside = Path(package.origin).parent / "data"
-        files = [file for name in PHOTOGRAPHS.split() for file in sorted(inside.glob(f"{name}.*"))]
-    return files or sys.exit(f"no image here ({', '.join(sorted(SUFFIXES))}): name another folder")
+def make_images(folder: Path) -> None:
+    """Sheets of 1024x768, four photographs each, from all corners of scikit-image's; some seconds of PNG encoding."""
+    package = importlib.util.find_spec("skimage")
+    if package is None or package.origin is None:
+        sys.exit("scikit-image is not installed: `pip install scikit-image`, or `make demo IMAGES=folder`")
+    inside = Path(package.origin).parent / "data"
+    photos = [read(file) for name in PHOTOGRAPHS for file in inside.glob(f"{name}.*")]
+    rng = random.Random(0)  # noqa: S311 - no secret depends on it
+    sheets = []
+    for _ in range(MADE):
+        sheet = Image.new("RGB", (1024, 768))
+        for corner, photo in zip([(0, 0), (512, 0), (0, 384), (512, 384)], rng.sample(photos, 4), strict=True):
+            left, top = rng.randint(0, max(0, photo.width - 512)), rng.randint(0, max(0, photo.height - 384))
+            part = photo.crop((left, top, min(left + 512, photo.width), min(top + 384, photo.height)))
+            sheet.paste(part.resize((512, 384), Image.Resampling.LANCZOS), corner)
+        sheets.append(sheet)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda numbered: numbered[1].save(folder / f"{numbered[0]:03d}.png"), enumerate(sheets)))
 
 
-def read(file: Path) -> Image.Image:
-    """Read an image as it is stored; palettes become colours."""
-    with Image.open(file) as image:
-        if image.mode != "I;16" and any("16" in str(tile.args) for tile in image.tile):
-            raise ValueError("16-bit colour, which Pillow would round to 8 bit; `headrace encode` keeps it")
-        plain = {"1": "L", "P": "RGBA" if "transparency" in image.info else "RGB"}
-        return image.convert(plain.get(image.mode, image.mode))
+def take_images(source: Path, folder: Path) -> None:
+    """Copy the images of the user's folder, up to a number of pixels that is loaded in a minute."""
+    if not source.is_dir():
+        sys.exit(f"{source} is not a folder: name one with images, or none for scikit-image's photographs")
+    files = sorted(file for file in source.rglob("*") if file.suffix.lower() in SUFFIXES)
+    pixels = 0
+    for number, file in enumerate(files):
+        try:
+            width, height = read(file).size
+        except (OSError, ValueError) as error:
+            console.print(f"skipped {file.name}: {error}", style="yellow", markup=False, highlight=False)
+            continue
+        shutil.copyfile(file, folder / f"{number:06d}-{file.name}")
+        pixels += width * height
+        if pixels > PIXELS:
+            console.print(f"the first {number + 1} of {len(files)} images are enough for a demo", style="yellow")
+            break
+    if not pixels:
+        sys.exit(f"no image here ({', '.join(sorted(SUFFIXES))}): name another folder")
 
 
-def best(call: Callable[[], Any]) -> tuple[Any, float]:
-    """What the call returns, and the CPU time of its fastest round."""
-    seconds = []
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        result = call()
-        seconds.append(time.process_time() - start)
-    return result, min(seconds)
+class PillowFolder:
+    """What DataLoader users write: open, crop, resize, normalise."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Any:
+        image = read(self.files[index])
+        part = image.crop(self.random_box(image.width, image.height)).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+        pixels = torch.from_numpy(np.array(part)).permute(2, 0, 1).to(torch.float32).div_(255)
+        return pixels.sub_(torch.tensor(MEAN)[:, None, None]).div_(torch.tensor(STD)[:, None, None])
+
+    @staticmethod
+    def random_box(width: int, height: int) -> tuple[int, int, int, int]:
+        for _ in range(10):
+            area, ratio = width * height * random.uniform(0.08, 1), math.exp(random.uniform(-1, 1) * math.log(4 / 3))  # noqa: S311
+            wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if wide <= width and high <= height:
+                left, top = random.randint(0, width - wide), random.randint(0, height - high)  # noqa: S311
+                return left, top, left + wide, top + high
+        side = min(width, height)
+        return (width - side) // 2, (height - side) // 2, (width + side) // 2, (height + side) // 2
 
 
-def measure_png(image: Image.Image) -> Cost:
-    """Pillow's PNG at its usual level."""
-
-    def encode() -> bytes:
-        stream = io.BytesIO()
-        image.save(stream, "PNG", compress_level=6)
-        return stream.getvalue()
-
-    file, encode_seconds = best(encode)
-    _, decode_seconds = best(lambda: Image.open(io.BytesIO(file)).load())
-    return Cost(len(file), decode_seconds, encode_seconds)
+def cpu_seconds() -> float:
+    """CPU time of this process and of the workers that have ended."""
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
 
 
-def measure_headrace(name: str, pixels: np.ndarray[Any, Any], mode: Literal["fast", "dense"]) -> Cost:
-    """One mode of `.hri`, proven lossless before it is timed."""
-    file, encode_seconds = best(lambda: headrace.encode(pixels, mode=mode))
-    out = np.zeros_like(pixels)
-    if not np.array_equal(headrace.decode(file, out=out), pixels):
-        sys.exit(f"hri:{mode} changed the pixels of {name}: please report it, with the file")
-    _, decode_seconds = best(lambda: headrace.decode(file, out=out))
-    return Cost(len(file), decode_seconds, encode_seconds)
+def measure(epochs: Callable[[], Iterable[Any]]) -> Cost:
+    """Take all batches; making the loader and closing it count."""
+    cpu, start, images = cpu_seconds(), time.perf_counter(), 0
+    for batch in epochs():
+        images += len(batch)
+    return Cost(images, time.perf_counter() - start, cpu_seconds() - cpu)
 
 
-def grid(title: str, *columns: str) -> Table:
-    """An empty table: names to the left, figures to the right."""
-    table = Table(title=title, title_style="bold", title_justify="left", box=box.SIMPLE_HEAD)
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left", no_wrap=True, max_width=20)
-    return table
+def with_dataloader(files: list[Path], workers: int) -> Iterable[Any]:
+    loader = DataLoader(PillowFolder(files), BATCH, shuffle=True, num_workers=workers, persistent_workers=True)
+    for _ in range(EPOCHS):
+        yield from loader
 
 
-def summary(sums: dict[str, Cost]) -> Table:
-    """All images together, beside PNG."""
-    table = grid("Altogether", "", "kB", "of PNG", "decode ms", "x PNG", "encode ms", "x PNG")
-    png = sums["PNG"]
-    for name, cost in sums.items():
-        decode = f"{cost.decode * 1e3:.1f}", f"{png.decode / cost.decode:.1f}x"
-        encode = f"{cost.encode * 1e3:.1f}", f"{png.encode / cost.encode:.1f}x"
-        table.add_row(name, f"{cost.size / 1e3:.0f}", f"{cost.size / png.size:.3f}", *decode, *encode)
-    return table
+def with_headrace(dataset: Path, workers: int) -> Iterable[Any]:
+    transform = [RandomResizedCrop(SIZE), Normalize(MEAN, STD)]
+    output = "numpy" if torch is None else "torch"
+    with headrace.Loader(
+        dataset, batch_size=BATCH, shuffle=True, transform=transform, num_workers=workers, output=output
+    ) as loader:
+        for _ in range(EPOCHS):
+            yield from (batch["image"] for batch in loader)
 
 
 def main() -> None:
-    """Print a line for each image as it is measured, then the sums."""
-    files = find(sys.argv[1] if len(sys.argv) > 1 else None)
-    console = Console()
-    console.print(f"Headrace {headrace.__version__}, target {headrace.codec.active_target()}, one thread, CPU time")
-    columns = ("image", "PNG\nkB", "fast\nof PNG", "dense\nof PNG", "PNG\nms", "fast\nms", "dense\nms", "pixels")
-    lines = grid("Bytes as a share of PNG's, decode times, and whether all pixels came back", *columns)
-    sums = {"PNG": Cost(), "hri:fast": Cost(), "hri:dense": Cost()}
-    # Without a refreshing thread, whose CPU time would be counted.
-    with Live(lines, console=console, auto_refresh=False) as live:
-        for file in files:
-            if time.process_time() > BUDGET_SECONDS:
-                console.print("enough for a demo; benchmarks/codec.py takes every image", style="yellow")
-                break
-            try:
-                image = read(file)
-                pixels = np.asarray(image)
-                ours = [measure_headrace(file.name, pixels, "fast"), measure_headrace(file.name, pixels, "dense")]
-                costs = [measure_png(image), *ours]
-            except (OSError, ValueError) as error:
-                console.print(f"skipped {file.name}: {error}", style="yellow", markup=False, highlight=False)
-                continue
-            sums = {name: cost + more for (name, cost), more in zip(sums.items(), costs, strict=True)}
-            shares = [f"{cost.size / costs[0].size:.3f}" for cost in costs[1:]]
-            times = [f"{cost.decode * 1e3:.2f}" for cost in costs]
-            lines.add_row(escape(file.stem), f"{costs[0].size / 1e3:.0f}", *shares, *times, "[green]same[/]")
-            live.refresh()
-    console.print()
-    if not sums["PNG"].size:
-        sys.exit("none of these files could be compared: name another folder")
-    console.print(summary(sums))
+    """Make or take images, build, load both ways, compare."""
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as scratch:
+        folder, dataset = Path(scratch, "images"), Path(scratch, "images.hr")
+        folder.mkdir()
+        if len(sys.argv) > 1:
+            take_images(Path(sys.argv[1]), folder)
+        else:
+            say("making PNGs of scikit-image's photographs")
+            make_images(folder)
+        build(folder, dataset)
+        costs = {}
+        files = sorted(folder.iterdir())
+        # The DataLoader first: it forks, which is best done before there are threads.
+        if torch is None:
+            say("PyTorch is not installed, so there is no DataLoader to compare with; `make demo` installs it")
+        else:
+            say("loading with DataLoader and Pillow")
+            costs["DataLoader + Pillow"] = measure(lambda: with_dataloader(files, workers))
+        say("loading with headrace.Loader")
+        costs["headrace.Loader"] = measure(lambda: with_headrace(dataset, workers))
+    title = f"{EPOCHS} epochs of {len(files)} images, RandomResizedCrop({SIZE}), {workers} workers each"
+    console.print(table(costs, title))
+
+
+def say(text: str) -> None:
+    """Tell what happens now. A moving display would have a thread, whose CPU time would be counted."""
+    console.print(text, style="dim", highlight=False)
+
+
+def build(folder: Path, dataset: Path) -> None:
+    """Build the dataset, and see for some images that it has all their pixels."""
+    files = sorted(folder.iterdir())
+    jpegs = sum(file.suffix.lower() in {".jpg", ".jpeg"} for file in files)
+    form = "keep" if 2 * jpegs > len(files) else "hri:fast"
+    say(f"headrace build images images.hr --format {form}")
+    report = headrace.build(folder, dataset, format=form)
+    before = sum(file.stat().st_size for file in files)
+    console.print(f"{report.samples} images: {before / 1e6:.1f} MB before, {report.n_bytes / 1e6:.1f} MB as {form}")
+    opened = headrace.open(dataset)
+    some = range(0, len(files), max(1, len(files) // 8))
+    same = [np.array_equal(opened[number]["image"], np.asarray(read(files[number]))) for number in some]
+    console.print(f"the pixels of {sum(same)} of {len(same)} that were compared are Pillow's", highlight=False)
+
+
+def read(file: Path) -> Image.Image:
+    """An image in colour, by Pillow."""
+    with Image.open(file) as image:
+        return image.convert("RGB")
+
+
+def table(costs: dict[str, Cost], title: str) -> Table:
+    """Images a second and CPU time, side by side."""
+    shown = Table(title=title, title_style="bold", title_justify="left", box=box.SIMPLE_HEAD)
+    first = next(iter(costs.values()))
+    for column in ("", "images/s", "faster", "CPU ms an image", "less CPU"):
+        shown.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for name, cost in costs.items():
+        rate, cpu = cost.images / cost.seconds, 1000 * cost.cpu_seconds / cost.images
+        faster, less = rate * first.seconds / first.images, first.cpu_seconds / first.images * 1000 / cpu
+        shown.add_row(name, f"{rate:.0f}", f"{faster:.1f}x", f"{cpu:.1f}", f"{less:.1f}x")
+    return shown
 
 
 if __name__ == "__main__":

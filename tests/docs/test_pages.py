@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -12,39 +13,50 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|bash)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
+HOW_TOS = sorted((DOCS / "how-to").glob("*.md"))
+COMMANDS = {"headrace": "headrace", "torchrun": "torch.distributed.run"}
+
+
+def blocks(page: Path) -> list[tuple[str, str, str]]:
+    """The language of each block, the file that it is if it has a title, and its code."""
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
 def script(page: Path) -> str:
-    """One program of all blocks: Python as it is, with names shared; the shell's lines through `sh`."""
-    lines = ["import subprocess"]
-    for language, code in blocks(page):
-        lines.append(code if language == "python" else f"subprocess.run(['sh', '-e', '-c', {code!r}], check=True)")
+    """One program of all blocks: Python as it is, with names shared; the shell's lines through `sh`; files written."""
+    lines = ["import pathlib", "import subprocess"]
+    for language, title, code in blocks(page):
+        if title:
+            lines.append(f"pathlib.Path({title!r}).write_text({code!r})")
+        else:
+            lines.append(code if language == "python" else f"subprocess.run(['sh', '-e', '-c', {code!r}], check=True)")
     return "\n".join(lines)
 
 
 @pytest.fixture
-def path_with_headrace(tmp_path_factory):
-    """A folder with `headrace` as this Python has it, before all else on the path."""
+def path_with_commands(tmp_path_factory):
+    """A folder with `headrace` and `torchrun` as this Python has them, before all else on the path."""
     folder = tmp_path_factory.mktemp("bin")
-    command = folder / "headrace"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m headrace "$@"\n')
-    command.chmod(0o755)
+    for name, module in COMMANDS.items():
+        command = folder / name
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        command.chmod(0o755)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page, tmp_path, path_with_headrace):
+def test_the_code_of_a_page_runs(page, tmp_path, path_with_commands):
+    if page in HOW_TOS and importlib.util.find_spec("torch") is None:
+        pytest.skip("how-tos are for users of PyTorch, which is not installed")
     result = subprocess.run(
         [sys.executable, "-c", script(page)],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path_with_headrace},
+        env={**os.environ, "PATH": path_with_commands},
         capture_output=True,
         text=True,
         check=False,
@@ -60,6 +72,22 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_tutorial_ends_with_a_verified_dataset():
-    code = "\n".join(code for _, code in blocks(DOCS / "tutorial.md"))
+    code = "\n".join(code for *_, code in blocks(DOCS / "tutorial.md"))
     for step in ("headrace build photos photos.hr", "headrace verify photos.hr", "headrace.open(", "headrace.Writer("):
         assert step in code
+
+
+def test_every_way_to_headrace_has_a_page_that_shows_the_change():
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in HOW_TOS}
+
+    assert pages.keys() >= {"from-imagefolder", "from-webdataset", "from-ffcv", "ddp", "resuming"}
+    for name, text in pages.items():
+        assert "headrace.Loader(" in text
+        assert ("```diff\n" in text) == name.startswith("from-")
+
+
+def test_how_tos_can_be_found():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+
+    for page in HOW_TOS:
+        assert f"(how-to/{page.name})" in index
