@@ -23,6 +23,7 @@ namespace plain {
 #include "simd/plain_pixels.h"
 }
 #include "simd/avx2_pixels.h"
+#include "simd/avx2_turns.h"
 #include "target-inl.h"
 }  // namespace avx2_bmi2
 

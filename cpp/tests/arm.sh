@@ -25,4 +25,5 @@ cmake -S "$here" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COM
 cmake --build "$build" -j 2
 "$qemu" -L /usr/aarch64-linux-gnu "$build/operations"
 "$qemu" -L /usr/aarch64-linux-gnu "$build/program"
+"$qemu" -L /usr/aarch64-linux-gnu "$build/pixels" 1 100
 "$qemu" -L /usr/aarch64-linux-gnu "$build/parity" "$@"

@@ -2,7 +2,7 @@
 // Checks what transforms do to pixels: every target gives the same bytes as the scalar one, and those are what a plain
 // calculation in doubles gives, within the tolerance that each check names. Needs no Python.
 //
-//   pixels [seed [cases]]
+//   pixels [seed [cases]]    also prints a digest, which is the same on every machine
 #include "pixels.h"
 
 #include <cstdio>
@@ -18,10 +18,12 @@ int run(int argc, char** argv) {
   for (const char* const target : targets()) std::printf(" %s", target);
   std::printf("; seed %llu, %u cases\n", static_cast<unsigned long long>(seed), cases);
   Tally tally;
-  check_resample(seed, cases, tally);
-  check_finish(seed, cases, tally);
-  check_colors(seed, cases, tally);
+  Digest digest;
+  check_resample(seed, cases, tally, digest);
+  check_finish(seed, cases, tally, digest);
+  check_colors(seed, cases, tally, digest);
   check_place(seed, cases, tally);
+  std::printf("digest %016llx\n", static_cast<unsigned long long>(digest.value));
   return tally.report();
 }
 

@@ -138,12 +138,13 @@ Axis random_axis(Random& random, bool bordered) {
 
 }  // namespace
 
-void check_colors(std::uint64_t seed, unsigned cases, Tally& tally) {
+void check_colors(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest) {
   Random random(seed + 2);
   for (unsigned i = 0; i < cases; ++i) {
     const Kind kind = random_kind(random);
     const bool colour = kind.channels == 1 || kind.channels == 3 || kind.channels == 4;
-    const Image image = random_image(1 + random.below(9), 1 + random.below(i % 8 == 0 ? 600 : 50), kind, random);
+    const std::uint32_t height = 1 + random.below(9), width = 1 + random.below(i % 8 == 0 ? 600 : 50);
+    const Image image = random_image(height, width, kind, random);
     std::vector<ColorStep> steps(1 + random.below(4));
     Reference reference(image);
     std::uint32_t channels = kind.channels;
@@ -164,6 +165,7 @@ void check_colors(std::uint64_t seed, unsigned cases, Tally& tally) {
     bool ok = false;
     const Guarded expected = colored_on(targets()[0], image, steps, type, ok);
     if (!tally.expect(ok && expected.intact() && type.channels == channels, what + " fail")) continue;
+    expected.add_to(digest);
     // The final rounding and the errors of float32, which hue and a mean close to a half may enlarge.
     const double distance = farthest(image, reference, expected, type);
     tally.expect(distance <= (kind.depth == 8 ? 0.51 : 0.8), what + " are " + std::to_string(distance) + " levels off");

@@ -120,8 +120,8 @@ struct Pattern {
   }
 };
 
-// Pixels as the result wants them; from the right to the left if reversed. A count of channels that the compiler knows
-// makes this several times as fast.
+// Pixels as the result wants them; from the right to the left if reversed. Where the compiler
+// knows the channels, it unrolls the inner loop.
 template <std::uint32_t kIn, std::uint32_t kOut, class From>
 inline void arrange_as(const From* in, std::uint32_t channels, std::uint32_t out_channels, std::size_t n, bool reversed,
                        From* out) {

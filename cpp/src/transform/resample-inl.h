@@ -69,8 +69,8 @@ inline void round_8(const std::int16_t* in, std::size_t samples, std::uint8_t* o
   }
 }
 
-// Vectors of the compiler's own: each target gets its best instructions, and the sums stay in registers, which no
-// compiler that we tried does for arrays of floats.
+// Vectors of the compiler's own: each target gets its best instructions, and the sums stay in registers, where
+// GCC 12 keeps arrays of floats in memory: 16 bits took three times as long.
 #if defined(__AVX2__)
 inline constexpr std::size_t kLanes = 8;
 #else
