@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.loader.datasets import CORE, our_threads, write
+from tests.loader.datasets import CORE, our_threads, threads_left, write
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +25,4 @@ def core_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_threads_left() -> Iterator[None]:
     yield
-    if our_threads():
-        gc.collect()
-    assert our_threads() == []
+    assert not our_threads() or threads_left() == []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from pathlib import Path
@@ -91,6 +92,15 @@ def assert_equal(first: Any, second: Any) -> None:
 def our_threads() -> list[str]:
     """Threads of Python that a loader started."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("headrace")]
+
+
+def threads_left() -> list[str]:
+    """Those that a loader which was dropped, not closed, has still running after a second: they end by themselves."""
+    gc.collect()
+    deadline = time.monotonic() + 1
+    while our_threads() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return our_threads()
 
 
 def thread_count() -> int:

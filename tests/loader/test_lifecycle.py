@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -12,14 +13,15 @@ import threading
 import time
 import warnings
 import weakref
+from concurrent.futures import wait
 
 import numpy as np
 import pytest
-from tests.loader.datasets import COUNT, handle_count, labels, our_threads, thread_count
+from tests.loader.datasets import COUNT, handle_count, labels, our_threads, thread_count, threads_left
 
 import headrace
 from headrace.errors import LoaderError
-from headrace.loader import _assembly
+from headrace.loader import _assembly, _callables
 from headrace.loader._pixels import EngineSource
 from headrace.transforms import CenterCrop, RandomResizedCrop
 
@@ -53,8 +55,7 @@ class TestNothingIsLeft:
         gc.collect()
         before = thread_count(), handle_count()
         yield
-        gc.collect()
-        assert our_threads() == []
+        assert threads_left() == []
         assert (thread_count(), handle_count()) == before
 
     def test_when_closed(self, path, transform):
@@ -105,8 +106,8 @@ def test_an_iteration_ends_its_own_thread(path):
         assert "headrace-batch" not in our_threads()
         for _ in loader:
             break
-        assert "headrace-batch" not in our_threads()
         iteration = iter(loader)
+        assert our_threads().count("headrace-batch") == 1
         for _ in range(len(loader)):
             next(iteration)
         assert "headrace-batch" not in our_threads()
@@ -390,11 +391,36 @@ def test_garbage_collection_in_any_thread(path):
         ring = [loader, iteration]
         ring.append(ring)
         del loader, iteration, ring
-        deadline = time.monotonic() + 5
-        while our_threads() and time.monotonic() < deadline:
-            time.sleep(0.01)
-            gc.collect()
-        assert our_threads() == []
+        assert threads_left() == []
+
+
+def test_garbage_collection_where_locks_are_held(path, monkeypatch):
+    """A finalizer must not wait: here it runs in a thread that has the locks which others need to end."""
+    dropped, collected = threading.Event(), threading.Event()
+
+    def collect_with_locks(pieces, *arguments):
+        if dropped.wait(5) and not collected.is_set():
+            with contextlib.ExitStack() as locks:
+                for piece in pieces:
+                    locks.enter_context(piece._condition)
+                gc.collect()
+            collected.set()
+        return wait(pieces, *arguments)
+
+    monkeypatch.setattr(_callables, "wait", collect_with_locks)
+    gc.collect()
+    gc.disable()
+    try:
+        loader = load(path, transform=[CenterCrop(8), slow])
+        iteration = iter(loader)
+        ring = [loader, iteration]
+        ring.append(ring)
+        del loader, iteration, ring
+        dropped.set()
+        assert collected.wait(5)
+    finally:
+        gc.enable()
+    assert threads_left() == []
 
 
 def test_two_loaders_at_once(path):

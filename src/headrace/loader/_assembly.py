@@ -88,7 +88,7 @@ class Assembly:
             ahead=self._options.batches_ahead,
         )
         works_ahead = self._transfer.works or self._finisher.runs_python
-        return ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline)
+        return self.workshop.use(ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline))
 
     @property
     def meters(self) -> Meters:

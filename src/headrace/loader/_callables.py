@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
-from headrace.loader._wait import SLICE_SECONDS, check
+from headrace.loader._wait import SLICE_SECONDS, StopSign, check
 
 PerSample: TypeAlias = Callable[[Any], Any]
 
@@ -27,7 +27,7 @@ class SampleCallables:
     def __bool__(self) -> bool:
         return bool(self._functions)
 
-    def run(self, samples: list[Any], name: Callable[[int], str], stop: threading.Event) -> list[Any]:
+    def run(self, samples: list[Any], name: Callable[[int], str], stop: StopSign) -> list[Any]:
         """Give what the functions make of the samples.
 
         Args:
@@ -50,7 +50,7 @@ class SampleCallables:
             stop,
         )
 
-    def _apply(self, samples: list[Any], start: int, name: Callable[[int], str], stop: threading.Event) -> list[Any]:
+    def _apply(self, samples: list[Any], start: int, name: Callable[[int], str], stop: StopSign) -> list[Any]:
         results = []
         for position, sample in enumerate(samples, start):
             check(stop)
@@ -68,16 +68,16 @@ class SampleCallables:
         """End the threads; a function that is running is waited for."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            # The garbage collector may run the closing in one of the pool's threads, which cannot wait for itself.
+            # A function may close its own loader, in one of the pool's threads, which cannot wait for itself.
             inside = threading.current_thread().name.startswith("headrace-callable")
             pool.shutdown(wait=not inside, cancel_futures=True)
 
-    def forget(self) -> None:
-        """Drop the threads in a forked child, which does not have them."""
+    def drop(self) -> None:
+        """Let go of the threads without waiting; they end by themselves. A forked child does not even have them."""
         self._pool = None
 
 
-def _gather(pieces: list[Future[list[Any]]], stop: threading.Event) -> list[Any]:
+def _gather(pieces: list[Future[list[Any]]], stop: StopSign) -> list[Any]:
     """Give the results of all pieces in order, or raise what the first of those that failed raised."""
     _wait(pieces, stop)
     failure = _first_failure(pieces)
@@ -90,7 +90,7 @@ def _gather(pieces: list[Future[list[Any]]], stop: threading.Event) -> list[Any]
         del failure, pieces
 
 
-def _wait(pieces: list[Future[list[Any]]], stop: threading.Event) -> None:
+def _wait(pieces: list[Future[list[Any]]], stop: StopSign) -> None:
     pending: set[Future[list[Any]]] = set(pieces)
     while pending and not stop.is_set():
         done, pending = wait(pending, SLICE_SECONDS, FIRST_EXCEPTION)

@@ -92,7 +92,7 @@ class Transfer:
             self._held.popleft()[0].synchronize()
 
     def forget(self) -> None:
-        """Drop what belongs to the process that was forked."""
+        """Drop what belongs to the process that this one was forked from."""
         self._held.clear()
         self._stream = None
 

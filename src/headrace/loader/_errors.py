@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from headrace.loader._keys import draw, epoch_key
 from headrace.loader._options import OnError
 from headrace.loader._pixels import PixelBatch, PixelSource, Rows, Stack
 from headrace.loader._stats import MOST_NAMED, Meters, SampleError
-from headrace.loader._wait import wait_for
+from headrace.loader._wait import StopSign, wait_for
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
 
@@ -47,7 +46,7 @@ class SampleErrors:
         self._gather = dataset.gather
         self._seed, self._on_error, self._meters = seed, on_error, meters
 
-    def settle(self, draft: Draft, source: PixelSource, stop: threading.Event) -> list[Stack]:
+    def settle(self, draft: Draft, source: PixelSource, stop: StopSign) -> list[Stack]:
         """Take the pixels of a finished batch. What failed in it is raised, or the draft's rows change with it."""
         failed = self._failed(draft.batch, draft.rows)
         stacks = _take(draft.batch)
@@ -98,7 +97,7 @@ class SampleErrors:
         stacks: list[Stack],
         failed: dict[int, HeadraceError],
         source: PixelSource,
-        stop: threading.Event,
+        stop: StopSign,
     ) -> list[Stack]:
         draft.rows = draft.rows.copy()
         first_rows = {position: int(draft.rows[position]) for position in failed}

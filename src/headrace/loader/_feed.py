@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from headrace.loader._device import Arriving
 from headrace.loader._pipeline import Pipeline
-from headrace.loader._wait import SLICE_SECONDS, Stopped, check
+from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check
 
 Result: TypeAlias = Arriving | BaseException
 
@@ -24,7 +24,14 @@ class Feed(Protocol):
     @property
     def ready(self) -> int: ...
     def next(self) -> Any: ...
-    def close(self) -> None: ...
+
+    def stop(self) -> None:
+        """Let what is under way end, without waiting for it; finalizers call this."""
+        ...
+
+    def close(self) -> None:
+        """Stop, and wait for the end."""
+        ...
 
 
 class InlineFeed:
@@ -39,6 +46,9 @@ class InlineFeed:
 
     def next(self) -> Any:
         return self._pipeline.hand_over(self._pipeline.next())
+
+    def stop(self) -> None:
+        self._pipeline.abandon()
 
     def close(self) -> None:
         self._pipeline.abandon()
@@ -66,18 +76,21 @@ class ThreadFeed:
                 del result  # its traceback has this frame: a ring that would keep all it knows alive
         return self._pipeline.hand_over(result)
 
-    def close(self) -> None:
-        self._slot.stop()
-        # The garbage collector may close from within the thread itself.
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+    def stop(self) -> None:
         self._pipeline.abandon()
+
+    def close(self) -> None:
+        self._pipeline.abandon()
+        self._slot.wake()
+        if self._thread is not threading.current_thread():  # a function that the thread calls may close the loader
+            self._thread.join()
+        self._slot.clear()
 
 
 class _Slot:
     """Room for one result between two threads; both stop waiting when there is nothing more to wait for."""
 
-    def __init__(self, stop: threading.Event) -> None:
+    def __init__(self, stop: StopSign) -> None:
         self._stop = stop
         self._changed = threading.Condition()
         self._results: list[Result] = []
@@ -104,19 +117,25 @@ class _Slot:
         check(self._stop)
         self._changed.wait(SLICE_SECONDS)
 
-    def stop(self) -> None:
+    def wake(self) -> None:
+        """Let those who wait look at the sign now, not in a while."""
         with self._changed:
-            self._stop.set()
-            self._results.clear()
             self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Let go of what nobody has taken."""
+        self._results.clear()
 
 
 def _work(pipeline: Pipeline, slot: _Slot) -> None:
-    with contextlib.suppress(Stopped):
-        try:
-            for _ in range(len(pipeline)):
-                slot.put(pipeline.next())
-        except Stopped:
-            raise
-        except BaseException as error:  # noqa: BLE001 - the trainer's thread raises it
+    try:
+        for _ in range(len(pipeline)):
+            slot.put(pipeline.next())
+    except Stopped:
+        pass
+    except BaseException as error:  # noqa: BLE001 - the trainer's thread raises it
+        with contextlib.suppress(Stopped):
             slot.put(error)
+    if pipeline.stop.is_set():
+        pipeline.abandon()  # what was begun since it was stopped
+        slot.clear()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from headrace.loader._output import Output, as_tensors
 from headrace.loader._pixels import PixelSource, Rows, Stack
 from headrace.loader._ragged import RaggedRule
 from headrace.loader._stats import Meters
+from headrace.loader._wait import StopSign
 from headrace.records import Dataset
 from headrace.transforms import Compiled
 
@@ -48,7 +48,7 @@ class Finisher:
         """Whether a user's function is called for a batch, for which a thread beside the trainer's is worth while."""
         return bool(self.callables) or self._collate_fn is not None or bool(self._compiled.per_batch)
 
-    def finish(self, draft: Draft, source: PixelSource, stop: threading.Event) -> Any:
+    def finish(self, draft: Draft, source: PixelSource, stop: StopSign) -> Any:
         """Give the batch, with `collate_fn` in place of stacking if there is one; functions for batches come later."""
         stacks = self._errors.settle(draft, source, stop)
         begun = time.perf_counter()
@@ -102,7 +102,7 @@ class Finisher:
         tensors: dict[str, Any] = as_tensors(batch, self._output)
         return tensors
 
-    def _by_samples(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any], stop: threading.Event) -> Any:
+    def _by_samples(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any], stop: StopSign) -> Any:
         columns = {field: pixels[field] if field in pixels else values[field] for field in self._fields}
         samples: list[Any] = []
         for at in range(len(draft.rows)):

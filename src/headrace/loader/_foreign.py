@@ -37,8 +37,7 @@ class ForeignThreads:
     def join(self) -> None:
         """Wait for all to end, after the engine was closed."""
         for thread in self._threads:
-            # The garbage collector may run the last closing in any thread, so in one of these too.
-            if thread is not threading.current_thread():
+            if thread is not threading.current_thread():  # a finalizer of the user's may close the loader anywhere
                 thread.join()
 
 

@@ -78,5 +78,6 @@ class LoaderIterator(Iterator[Any]):
             self._feed.close()
 
     def __del__(self) -> None:
-        if "_process" in self.__dict__:
-            self.close()
+        # Waits for nothing: this may run in any thread, in the midst of anything (see `_wait`).
+        if "_process" in self.__dict__ and self._ended_by is None and self._process == os.getpid():
+            self._feed.stop()

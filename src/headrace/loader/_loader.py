@@ -147,8 +147,7 @@ class Loader:
         self._parts = Assembly(self.dataset, self._options, seed=self.seed, **self._order)
         self._place = Place(self._parts.first_state)
         self._iteration: weakref.ref[LoaderIterator] | None = None
-        # Runs when the loader is dropped, and when the interpreter ends.
-        self._finalizer = weakref.finalize(self, self._parts.workshop.close)
+        weakref.finalize(self, self._parts.workshop.drop).atexit = False  # then they are closed, not only dropped
 
     # Batches.
 
@@ -185,6 +184,7 @@ class Loader:
         running = self._running()
         if running is not None:
             running.close(why)
+        self._parts.workshop.end_feed()
 
     # Epochs and state.
 
@@ -237,7 +237,7 @@ class Loader:
     def close(self) -> None:
         """End the iteration under way and all threads, and close all files."""
         self._end_iteration("the loader was closed")
-        self._finalizer()
+        self._parts.workshop.close()
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any
 
@@ -13,7 +12,7 @@ from headrace.loader._errors import Draft
 from headrace.loader._finish import Finisher
 from headrace.loader._order import EpochBatches
 from headrace.loader._pixels import PixelSource
-from headrace.loader._wait import Stopped, check, wait_for
+from headrace.loader._wait import Stopped, StopSign, check, wait_for
 from headrace.records._gather import Gather
 
 
@@ -38,7 +37,7 @@ class Pipeline:
         self._ahead = ahead
         self._submitted = 0
         self._drafts: deque[Draft] = deque()
-        self.stop = threading.Event()
+        self.stop = StopSign()
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -81,6 +80,6 @@ class Pipeline:
             raise Stopped from None  # another thread has just abandoned it
 
     def abandon(self) -> None:
-        """Let go of what is under way: nobody will ask for it."""
+        """Let go of what is under way: nobody will ask for it. Waits for nothing, so finalizers may call it."""
         self.stop.set()
         self._drafts.clear()

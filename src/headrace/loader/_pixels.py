@@ -42,7 +42,10 @@ class PixelBatch(Protocol):
 
 
 class PixelSource(Protocol):
-    """What makes batches of pixels, in the order in which they are asked for or any other."""
+    """What makes batches of pixels, in the order in which they are asked for or any other.
+
+    One that is dropped without having been closed ends by itself, and waits for no thread of Python's.
+    """
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch: ...
     def stats(self) -> dict[str, float]: ...
@@ -112,6 +115,12 @@ class EngineSource:
         self._engine.close()
         if self._foreign is not None:
             self._foreign.join()
+
+    def __del__(self) -> None:
+        # The engine's own threads take no lock of Python's, so they may be waited for here; the others follow alone.
+        engine = self.__dict__.get("_engine")
+        if engine is not None:
+            engine.close()
 
 
 def has_foreign(dataset: Dataset, names: Sequence[str]) -> bool:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import weakref
 from collections.abc import Callable
 
 from headrace.errors import LoaderError
 from headrace.loader._callables import SampleCallables
 from headrace.loader._device import Transfer
+from headrace.loader._feed import Feed
 from headrace.loader._pixels import PixelSource
 from headrace.loader._stats import EngineTotals
 
@@ -23,9 +26,11 @@ class Workshop:
     def __init__(self, make_source: Callable[[], PixelSource], callables: SampleCallables, transfer: Transfer) -> None:
         self._make_source, self._callables, self._transfer = make_source, callables, transfer
         self._source: PixelSource | None = None
+        self._feed: Feed | None = None
         self._totals = EngineTotals()
         self._process = os.getpid()
         self._closed = False
+        _open.add(self)
 
     @property
     def source(self) -> PixelSource:
@@ -34,26 +39,59 @@ class Workshop:
             raise LoaderError("the loader is closed: make a new one")
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._source = None
-            self._callables.forget()
+            self._source = self._feed = None
+            self._callables.drop()
             self._transfer.forget()
         if self._source is None:
             self._source = self._make_source()
         return self._source
 
+    def use(self, feed: Feed) -> Feed:
+        """Take care of an epoch's feed: it is closed before the next one is used, and with all else."""
+        self._feed = feed
+        return feed
+
+    def end_feed(self) -> None:
+        """Wait for the end of the last epoch's feed, which may have been left in the middle."""
+        if self._process == os.getpid() and self._feed is not None:
+            feed, self._feed = self._feed, None
+            feed.close()
+
     def stats(self) -> dict[str, float]:
         """The source's figures, with those of sources that were closed."""
-        running = self._source is not None and self._process == os.getpid()
-        return self._totals.with_current(self._source.stats() if running and self._source is not None else {})
+        source = self._source if self._process == os.getpid() else None
+        return self._totals.with_current({} if source is None else source.stats())
 
     def close(self) -> None:
-        """End the threads and give the memory back. Any number of times, from any thread; nothing in a forked child."""
+        """End the threads and give the memory back. Any number of times; nothing in a forked child."""
         if self._process != os.getpid():
             return
         self._closed = True
+        self.end_feed()
         source, self._source = self._source, None
         if source is not None:
             self._totals.retire(source.stats())
             source.close()
         self._callables.close()
         self._transfer.close()
+
+    def drop(self) -> None:
+        """Let everything end by itself and wait for nothing: for finalizers, which must not (see `_wait`)."""
+        if self._process != os.getpid():
+            return
+        self._closed = True
+        if self._feed is not None:
+            self._feed.stop()
+        self._feed = self._source = None
+        self._callables.drop()
+
+
+_open: weakref.WeakSet[Workshop] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for workshop in list(_open):
+        workshop.close()
+
+
+atexit.register(_close_all)
