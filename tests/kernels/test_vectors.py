@@ -37,7 +37,7 @@ def batches():
             yield pytest.param(names[start : start + BATCH], id=f"{dtype}-{names[start]}")
 
 
-@pytest.mark.parametrize("names", batches())
+@pytest.mark.parametrize("names", list(batches()))
 def test_valid_vectors_give_their_pixels(names, backend):
     images = decode_batch([read("valid", name) for name in names], device=DEVICE, backend=backend)
     for name, image in zip(names, images, strict=True):

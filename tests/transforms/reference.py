@@ -47,9 +47,12 @@ def resize(image: Pixels, height: int, width: int, interpolation: str) -> Pixels
         if image.dtype != np.uint8 or interpolation == "bicubic":
             plane = plane.astype(np.float32)
         if interpolation == "bicubic":
-            # It overshoots and is clipped to the range of levels between the axes, so that their order shows: columns
-            # come first, whichever a version of Pillow takes.
-            plane = np.clip(_resized(plane, plane.shape[0], width, interpolation), limits.min, limits.max)
+            # It overshoots and is clipped to the range of levels between the axes, so that their order shows: rows come
+            # first where the height shrinks by over twice as many pixels as the width, as in Pillow since version 13.
+            fewer_rows, fewer_columns = plane.shape[0] - height, plane.shape[1] - width
+            rows_first = plane.shape[1] == width or fewer_rows > max(0, 2 * fewer_columns)
+            between = (height, plane.shape[1]) if rows_first else (plane.shape[0], width)
+            plane = np.clip(_resized(plane, *between, interpolation), limits.min, limits.max)
         plane = _resized(plane, height, width, interpolation)
         planes.append(np.clip(np.rint(plane), limits.min, limits.max).astype(image.dtype))
     return np.stack(planes, axis=-1)
