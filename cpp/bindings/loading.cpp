@@ -59,7 +59,7 @@ struct PyForeign {
   }
 };
 
-std::unique_ptr<PyEngine> make_engine(nb::sequence shards, unsigned threads, bool direct) {
+std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards, unsigned threads, bool direct) {
   std::vector<Shard> list;
   for (nb::handle item : shards) list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
   if (threads < 1 || threads > 4096) throw nb::value_error("threads is 1 to 4096");
@@ -103,8 +103,8 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
   request.renditions.resize(n);
   for (std::size_t i = 0; i < n; ++i) {
     const PixelType type{channels[i], dtype[i] == 1 ? 8U : 16U, dtype[i] == 3};
-    request.renditions[i] = {shard[i],    offset[i],   length[i], static_cast<Format>(format[i]),
-                             checksum[i], {height[i], width[i], type}};
+    request.renditions[i] = {
+        shard[i], offset[i], length[i], static_cast<Format>(format[i]), checksum[i], {height[i], width[i], type}};
   }
   return request;
 }
@@ -143,9 +143,8 @@ nb::dlpack::dtype array_dtype(DType dtype) {
 // An array in a block, which stays out of the ring as long as the array or a view of it lives.
 nb::object make_array(const std::shared_ptr<Block>& block, std::uint8_t* data, const std::vector<std::size_t>& sides,
                       DType dtype) {
-  nb::capsule owner(new std::shared_ptr<Block>(block), [](void* p) noexcept {
-    delete static_cast<std::shared_ptr<Block>*>(p);
-  });
+  nb::capsule owner(new std::shared_ptr<Block>(block),
+                    [](void* p) noexcept { delete static_cast<std::shared_ptr<Block>*>(p); });
   return nb::cast(Array(data, sides.size(), sides.data(), owner, nullptr, array_dtype(dtype)));
 }
 
@@ -283,12 +282,15 @@ void register_loading(nb::module_& module) {
           "wait", [](const PyBatch& self, double timeout) { return self.batch->wait_for(timeout); }, arg("timeout"),
           nb::call_guard<nb::gil_scoped_release>())
       .def("cancel", [](const PyBatch& self) { self.batch->cancel(); })
-      .def("take", &take)
+      .def("take", &take, nb::sig("def take(self) -> list[typing.Any]"))
       .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, str, str]]"));
   nb::class_<PyEngine>(module, "Engine")
       .def(nb::new_(&make_engine), arg("shards"), nb::kw_only(), arg("threads"), arg("direct") = false)
-      .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"))
-      .def("next_foreign", &next_foreign, arg("timeout"), nb::sig("def next_foreign(self, timeout: float) -> Foreign | None"))
+      .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
+           nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, dict[str, typing.Any]]], "
+                   "samples: object, *, seed: int, epoch: int) -> Batch"))
+      .def("next_foreign", &next_foreign, arg("timeout"),
+           nb::sig("def next_foreign(self, timeout: float) -> Foreign | None"))
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, float]"))
       .def("close", [](const PyEngine& self) {
         if (self.process != getpid()) return;

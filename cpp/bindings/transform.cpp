@@ -43,8 +43,9 @@ T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view nam
   throw nb::value_error((std::string(what) + " '" + std::string(name) + "' is not known").c_str());
 }
 
-std::shared_ptr<Transform> make_transform(nb::sequence ops, nb::object dtype, std::string_view layout, nb::object mean,
-                                          nb::object std, std::string_view color, bool mask, bool approximate_jpeg) {
+std::shared_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> ops, nb::object dtype,
+                                          std::string_view layout, nb::object mean, nb::object std,
+                                          std::string_view color, bool mask, bool approximate_jpeg) {
   auto transform = std::make_shared<Transform>();
   for (nb::handle item : ops) {
     const auto name = nb::cast<std::string>(item[0]);
@@ -143,7 +144,8 @@ struct Thread {
   Decoder decoder{workspace};
 };
 
-// A thread's own, kept for its next call. Taken out while in use: an allocation may run a finalizer that comes here too.
+// A thread's own, kept for its next call. Taken out while in use: an allocation may run a finalizer that comes here
+// too.
 class Lease {
  public:
   Lease() : thread_(kept_ ? std::move(kept_) : std::make_unique<Thread>()) {}
@@ -168,8 +170,8 @@ nb::object run(const Transform& transform, nb::handle data, int format, std::uin
   Status status;
   {
     const nb::gil_scoped_release released;
-    status = thread->decoder.open(static_cast<Format>(format), bytes, {transform.rgb, transform.approximate_jpeg},
-                                  shape);
+    status =
+        thread->decoder.open(static_cast<Format>(format), bytes, {transform.rgb, transform.approximate_jpeg}, shape);
     if (status) status = output_shape(transform, shape, key, output);
   }
   if (!status) raise_status(status);
@@ -248,9 +250,13 @@ void register_transform(nb::module_& module) {
       .def(nb::new_(&make_transform), arg("ops"), nb::kw_only(), arg("dtype").none(), arg("layout"), arg("mean").none(),
            arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false)
       .def("shape", &shape, arg("height"), arg("width"), arg("channels"), arg("dtype"), nb::kw_only(), arg("seed"),
-           arg("epoch"), arg("sample"), arg("view") = 0)
+           arg("epoch"), arg("sample"), arg("view") = 0,
+           nb::sig("def shape(self, height: int, width: int, channels: int, dtype: str, *, seed: int, epoch: int, "
+                   "sample: int, view: int = 0) -> tuple[tuple[int, ...], str]"))
       .def("passes", &passes, arg("height"), arg("width"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
-           arg("view") = 0)
+           arg("view") = 0,
+           nb::sig("def passes(self, height: int, width: int, *, seed: int, epoch: int, sample: int, view: int = 0) "
+                   "-> list[dict[str, typing.Any]]"))
       .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0)
       .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
            arg("view") = 0);

@@ -98,7 +98,8 @@ Status decode(Bytes file, const ImageHeader& header, Region region, std::uint8_t
         if (failure) return;
         job.first = job.end;
         job.count = std::min(claim.x_end - job.tile_x, kGroupColumns / header.tile_width);
-        if (Status s = decode_run(k, job, static_cast<std::uint64_t>(job.first - file.data())); !s) return failure.set(s);
+        if (Status s = decode_run(k, job, static_cast<std::uint64_t>(job.first - file.data())); !s)
+          return failure.set(s);
       }
     }
   });

@@ -60,9 +60,7 @@ struct Axis {
   std::uint32_t canvas = 0;
   bool flipped = false;
 
-  bool has_border() const noexcept {
-    return offset > 0 || std::int64_t{canvas} - offset > std::int64_t{resized};
-  }
+  bool has_border() const noexcept { return offset > 0 || std::int64_t{canvas} - offset > std::int64_t{resized}; }
 };
 
 enum class ColorKind : std::uint8_t { brightness, contrast, saturation, hue, grayscale };

@@ -11,8 +11,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::uint64_t since(Clock::time_point start) noexcept {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
 }
 
 std::chrono::nanoseconds to_nanoseconds(double seconds) noexcept {
@@ -102,8 +101,8 @@ void Engine::close() noexcept {
     closing_.store(true);
     for (const auto& batch : queue_) {
       batch->cancel();
-      const std::size_t given_up = batch->core_jobs_.size() - batch->core_claimed_ + batch->foreign_jobs_.size() -
-                                   batch->foreign_claimed_;
+      const std::size_t given_up =
+          batch->core_jobs_.size() - batch->core_claimed_ + batch->foreign_jobs_.size() - batch->foreign_claimed_;
       batch->core_claimed_ = batch->core_jobs_.size();
       batch->foreign_claimed_ = batch->foreign_jobs_.size();
       batch->end_jobs(given_up);
@@ -284,8 +283,8 @@ EngineStats Engine::stats() const noexcept {
   stats.blocks_in_use = pool_->blocks_in_use();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& batch : queue_)
-    stats.queued_jobs += batch->core_jobs_.size() - batch->core_claimed_ + batch->foreign_jobs_.size() -
-                         batch->foreign_claimed_;
+    stats.queued_jobs +=
+        batch->core_jobs_.size() - batch->core_claimed_ + batch->foreign_jobs_.size() - batch->foreign_claimed_;
   stats.active = active_;
   return stats;
 }
@@ -297,10 +296,10 @@ std::unique_ptr<Foreign> Engine::next_foreign(double seconds) noexcept {
     const auto deadline = Clock::now() + to_nanoseconds(seconds);
     for (;;) {
       if (closing_) return nullptr;
-      const auto open = active_ >= n_threads_ ? queue_.end()
-                                              : std::find_if(queue_.begin(), queue_.end(), [](const auto& batch) {
-                                                  return batch->foreign_claimed_ < batch->foreign_jobs_.size();
-                                                });
+      const auto open =
+          active_ >= n_threads_ ? queue_.end() : std::find_if(queue_.begin(), queue_.end(), [](const auto& batch) {
+            return batch->foreign_claimed_ < batch->foreign_jobs_.size();
+          });
       if (open != queue_.end()) {
         const std::shared_ptr<Batch> batch = *open;
         foreign.reset(new (std::nothrow) Foreign(*this, batch, batch->foreign_jobs_[batch->foreign_claimed_]));

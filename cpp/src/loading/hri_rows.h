@@ -34,8 +34,8 @@ class HriRows final : public RowSource {
   Extent head_;
   std::unique_ptr<std::uint16_t[]> values_;
   Region region_;
-  std::uint32_t x_begin_ = 0, x_end_ = 0;      // columns of tiles
-  std::uint32_t y_ = 0, y_begin_ = 0, y_end_ = 0;  // rows of tiles; y_ is the next one
+  std::uint32_t x_begin_ = 0, x_end_ = 0;                   // columns of tiles
+  std::uint32_t y_ = 0, y_begin_ = 0, y_end_ = 0;           // rows of tiles; y_ is the next one
   std::array<std::uint64_t, kMostTileRows> begins_, ends_;  // of the run in each row of tiles, in bytes of the file
   Extent chunk_;
   std::uint64_t chunk_offset_ = 0;

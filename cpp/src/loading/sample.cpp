@@ -125,7 +125,8 @@ class Run {
     if (last && !border && !colors && !pass.resizes()) return stream(pass, *source);
 
     Picture picture;
-    if (Status s = make_picture(workspace_.picture[number % 2], rows.count, columns.count, type_, picture); !s) return s;
+    if (Status s = make_picture(workspace_.picture[number % 2], rows.count, columns.count, type_, picture); !s)
+      return s;
     if (!empty) {
       if (Status s = pass.resizes() ? resample(job, *source, picture.first, picture.stride, workspace_)
                                     : copy(*source, picture);
@@ -134,7 +135,8 @@ class Run {
     }
     if (border) {
       Picture canvas;
-      if (Status s = make_picture(workspace_.canvas, pass.rows.canvas, pass.columns.canvas, type_, canvas); !s) return s;
+      if (Status s = make_picture(workspace_.canvas, pass.rows.canvas, pass.columns.canvas, type_, canvas); !s)
+        return s;
       place(picture, rows.begin, columns.begin, pass.rows, pass.columns, pass.border, pass.fill, canvas);
       picture = canvas;
     }
@@ -151,8 +153,8 @@ class Run {
 
   void finish(const Pass& pass, const Picture& picture, const Rows& rows, std::uint32_t y, const Finish& finish,
               std::uint8_t* out) const noexcept {
-    finish_rows({&finish, picture.type, rows, y, picture.height, picture.width, pass.rows.flipped,
-                 pass.columns.flipped, out});
+    finish_rows(
+        {&finish, picture.type, rows, y, picture.height, picture.width, pass.rows.flipped, pass.columns.flipped, out});
   }
 
   // Nothing but a crop and flips: rows go to the batch as they come.

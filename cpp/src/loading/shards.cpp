@@ -106,7 +106,8 @@ Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Bu
     const ssize_t got = ::pread(file->handle, memory + done, ask, static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return unreadable("the device failed to read the shard", begin + done);
-    if (got == 0) return unreadable("the shard ends too early: it was cut short; restore it or build again", begin + done);
+    if (got == 0)
+      return unreadable("the shard ends too early: it was cut short; restore it or build again", begin + done);
     done += static_cast<std::uint64_t>(got);
   }
   note_wait(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), n);

@@ -103,7 +103,8 @@ def _decode(view: memoryview, head: Segments, shape: ImageShape, out: npt.NDArra
             return _decode_odd(view, colors)
         raise CorruptImage(f"the jpeg decoder refuses these bytes: {error}") from error
     if shape.channels == 4 and head.adobe:
-        return np.invert(image, out=out)
+        inverted: npt.NDArray[Any] = np.invert(image, out=out)
+        return inverted
     if out is not None and image.shape == out.shape:
         return out
     return image[..., 0] if shape.channels == 1 else image
