@@ -190,9 +190,8 @@ def _keep(picture: _Picture, own: str, *, verify: bool) -> _Stored:
 def _encode(picture: _Picture, target: str, *, verify: bool) -> _Stored:
     encoder, mode = formats.parse(target)
     data = encoder.encode(picture.pixels, mode=mode, metadata=picture.metadata)
-    if verify and encoder.lossless:
-        if not _gives_back(encoder, data, picture):
-            raise CorruptImage(f"{target} did not give back the same pixels, which is a fault in Headrace: report it")
+    if verify and encoder.lossless and not _gives_back(encoder, data, picture):
+        raise CorruptImage(f"{target} did not give back the same pixels, which is a fault in Headrace: report it")
     if encoder.lossless:
         pixels = picture.pixels
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
