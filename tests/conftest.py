@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,3 +17,8 @@ def _same_target() -> Iterator[None]:
     active = headrace.codec.active_target()
     yield
     headrace.codec.use_target(active)
+
+
+def pytest_configure():
+    """Let Ctrl-C interrupt: a shell that starts a job in the background has it ignored, and tests of it would wait."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
