@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding on the accelerator: whole batches of `.hri` images, from compressed bytes to the training tensor.
+
+Needs PyTorch; where Triton is there too, its kernels do the work, else plain PyTorch does.
+"""
+
+from importlib.util import find_spec
+
+from headrace.errors import MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra('decoding on a device needs PyTorch: pip install "headrace[gpu]"')
+
+from headrace.kernels._backend import Backend, has_triton
+from headrace.kernels._decode import PreparedBatch, decode_batch, decode_prepared, prepare_batch
+from headrace.kernels._resize import resize_batch
+from headrace.kernels._status import check_status, failures
+from headrace.kernels.resize._jobs import Resize
+
+__all__ = [
+    "Backend",
+    "PreparedBatch",
+    "Resize",
+    "check_status",
+    "decode_batch",
+    "decode_prepared",
+    "failures",
+    "has_triton",
+    "prepare_batch",
+    "resize_batch",
+]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# ruff: noqa: ANN001, ANN202, N803
+# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
+"""What kernels share: reading tables, bytes and bits within bounds, unary sections, and setting the status.
+
+No load trusts a position: `byte` and `bits` are masked by the extent of their own tile, so that whatever the bytes say,
+an address outside of it is never formed and used.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from headrace.kernels import _status
+from headrace.kernels._fields import LANES, Image, Kind, Tile
+
+TILE_AT = tl.constexpr(int(Tile.AT))
+TILE_LENGTH = tl.constexpr(int(Tile.LENGTH))
+TILE_IMAGE = tl.constexpr(int(Tile.IMAGE))
+TILE_NUMBER = tl.constexpr(int(Tile.NUMBER))
+TILE_KIND = tl.constexpr(int(Tile.KIND))
+TILE_BITS = tl.constexpr(int(Tile.BITS))
+TILE_CHANNELS = tl.constexpr(int(Tile.CHANNELS))
+TILE_HEIGHT = tl.constexpr(int(Tile.HEIGHT))
+TILE_WIDTH = tl.constexpr(int(Tile.WIDTH))
+TILE_TOP = tl.constexpr(int(Tile.TOP))
+TILE_LEFT = tl.constexpr(int(Tile.LEFT))
+TILE_VALUES = tl.constexpr(int(Tile.VALUES))
+TILE_ENTRIES = tl.constexpr(int(Tile.ENTRIES))
+TILE_NUMBERS = tl.constexpr(int(Tile.NUMBERS))
+
+IMAGE_HEIGHT = tl.constexpr(int(Image.HEIGHT))
+IMAGE_WIDTH = tl.constexpr(int(Image.WIDTH))
+IMAGE_DTYPE = tl.constexpr(int(Image.DTYPE))
+IMAGE_RANKS = tl.constexpr(int(Image.RANKS))
+IMAGE_RANK_COUNT = tl.constexpr(int(Image.RANK_COUNT))
+IMAGE_OUT = tl.constexpr(int(Image.OUT))
+IMAGE_STRIDE_C = tl.constexpr(int(Image.STRIDE_C))
+IMAGE_STRIDE_Y = tl.constexpr(int(Image.STRIDE_Y))
+IMAGE_STRIDE_X = tl.constexpr(int(Image.STRIDE_X))
+IMAGE_FLIP = tl.constexpr(int(Image.FLIP))
+
+CONSTANT = tl.constexpr(int(Kind.CONSTANT))
+RAW = tl.constexpr(int(Kind.RAW))
+PALETTE = tl.constexpr(int(Kind.PALETTE))
+PACKED = tl.constexpr(int(Kind.PACKED))
+CODED = tl.constexpr(int(Kind.CODED))
+
+BAD_COLOUR = tl.constexpr(int(_status.Reason.COLOUR))
+BAD_PREDICTOR = tl.constexpr(int(_status.Reason.PREDICTOR))
+BAD_SECTION = tl.constexpr(int(_status.Reason.SECTION))
+BAD_UNARY = tl.constexpr(int(_status.Reason.UNARY))
+BAD_WIDTH = tl.constexpr(int(_status.Reason.WIDTH))
+BAD_CLASS = tl.constexpr(int(_status.Reason.CLASS))
+BAD_PALETTE = tl.constexpr(int(_status.Reason.PALETTE))
+BAD_EXCEPTION = tl.constexpr(int(_status.Reason.EXCEPTION))
+BAD_ESCAPES = tl.constexpr(int(_status.Reason.ESCAPES))
+BAD_PADDING = tl.constexpr(int(_status.Reason.PADDING))
+BAD_LENGTH = tl.constexpr(int(_status.Reason.LENGTH))
+LAST_TILE = tl.constexpr(_status.LAST_TILE)
+REASON_BITS = tl.constexpr(_status.REASON_BITS)
+
+ROWS = tl.constexpr(LANES)
+FIRST_PHASE = tl.constexpr(1)
+SECOND_PHASE = tl.constexpr(2)
+BOTH_PHASES = tl.constexpr(3)
+FIRST_WIDTH = tl.constexpr(4)  # from which the first group of a plane is predicted
+FIRST_CLASS = tl.constexpr(8)  # and the first block
+
+
+def phases_of(device: torch.device) -> tuple[int, ...]:
+    """The launches of a kernel whose second half reads what other lanes wrote to global memory in the first.
+
+    On NVIDIA's devices a barrier between the halves is enough. On AMD's, Triton's barrier waits for shared memory only,
+    so the halves are launches of their own.
+    """
+    return (3,) if device.type == "cpu" or (device.type == "cuda" and torch.version.hip is None) else (1, 2)
+
+
+@triton.jit
+def tile_field(tiles, n_tiles, field: tl.constexpr, tile):
+    """A small number of a tile, or of several."""
+    return tl.load(tiles + field * n_tiles + tile).to(tl.int32)
+
+
+@triton.jit
+def tile_place(tiles, n_tiles, field: tl.constexpr, tile):
+    """A position of a tile, in 64 bits."""
+    return tl.load(tiles + field * n_tiles + tile)
+
+
+@triton.jit
+def byte(base, at, length, mask):
+    """A byte of a tile that begins at `base` and has `length` bytes; 0 outside of it."""
+    return tl.load(base + at, mask=(at >= 0) & (at < tl.where(mask, length, 0)), other=0).to(tl.int32)
+
+
+@triton.jit
+def short(base, at, length, mask):
+    """Two bytes of a tile."""
+    return byte(base, at, length, mask) | byte(base, at + 1, length, mask) << 8
+
+
+@triton.jit
+def bits(base, start, bit, count, length, mask):
+    """`count` bits, at most 8, from bit number `bit` behind the byte `start` of a tile."""
+    window = short(base, start + (bit >> 3), length, mask & (count > 0))
+    return (window >> (bit & 7)) & ((1 << count) - 1)
+
+
+@triton.jit
+def ones_of(octet):
+    """How many bits of a byte are 1."""
+    pairs = octet - ((octet >> 1) & 0x55)
+    fours = (pairs & 0x33) + ((pairs >> 2) & 0x33)
+    return (fours + (fours >> 4)) & 0x0F
+
+
+@triton.jit
+def unzigzag(z, top):
+    """Inverse zigzag (spec §5.3); `top` is 2^n - 1."""
+    return tl.where(z & 1 == 0, z >> 1, top - (z >> 1))
+
+
+@triton.jit
+def average(a, b):
+    return (a + b + 1) >> 1
+
+
+@triton.jit
+def unary_positions(base, begin, size, limit, positions, CHUNK: tl.constexpr):
+    """Write where the ones of a unary section are, modulo 256, at most `limit`; give how many there are (spec §5.2).
+
+    Each item takes a byte. A prefix sum of population counts says where the positions of its ones go.
+    """
+    count = 0
+    for at in range(0, size, CHUNK):
+        place = at + tl.arange(0, CHUNK)
+        octet = byte(base, begin + place, begin + size, place < size)
+        ones = ones_of(octet)
+        rank = count + tl.cumsum(ones, 0) - ones
+        for bit in tl.static_range(8):
+            one = (octet >> bit) & 1
+            tl.store(positions + rank, (place * 8 + bit).to(tl.uint8), mask=(one == 1) & (rank < limit))
+            rank += one
+        count += tl.sum(ones, 0)
+    return count
+
+
+@triton.jit
+def unary_number(positions, index, first, mask):
+    """Number `index` of a section whose positions were written from `first` on: the distance of two ones less 1."""
+    here = tl.load(positions + index, mask=mask, other=0).to(tl.int32)
+    before = tl.load(positions + index - 1, mask=mask & (index > first), other=255).to(tl.int32)
+    return (here - before - 1) & 255
+
+
+@triton.jit
+def ends_in_zero(base, begin, size):
+    """Whether the last byte of a section, if it has one, is 0, which a unary section's must not be."""
+    return (size > 0) & (byte(base, begin + size - 1, begin + size, size > 0) == 0)
+
+
+@triton.jit
+def colour_code(base, channel, length, mask):
+    """The colour code of a channel (spec §5.4)."""
+    return (byte(base, 1 + (channel >> 2), length, mask) >> 2 * (channel & 3)) & 3
+
+
+@triton.jit
+def colour_flaw(base, channels, length):
+    """BAD_COLOUR if a code is not defined or an unused one is not 0."""
+    channel = tl.arange(0, 64)
+    stored = channel < (channels + 3) // 4 * 4
+    highest = tl.where(channel == 0, 1, tl.where(channel == 1, 0, 2))
+    highest = tl.where((channels == 1) | (channel >= channels), 0, highest)
+    beyond = stored & (colour_code(base, channel, length, stored) > highest)
+    return tl.where(tl.max(beyond.to(tl.int32), 0) > 0, BAD_COLOUR, 0)
+
+
+@triton.jit
+def report(status, tiles, n_tiles, tile, reason):
+    """Raise the status of a tile's image if there is a reason to."""
+    image = tile_place(tiles, n_tiles, TILE_IMAGE, tile)
+    number = tile_field(tiles, n_tiles, TILE_NUMBER, tile)
+    tl.atomic_max(status + image, reason | ((LAST_TILE - number) << REASON_BITS), mask=reason > 0)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plain implementations share: tables, bytes and bits of many tiles at once, and unary sections, in PyTorch.
+
+Every function is vectorised over tiles (or chains), which come first in every shape. Positions are counted from the
+beginning of a tile, and what lies outside of it reads as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from headrace.kernels._batch import DeviceBatch
+from headrace.kernels._fields import LANES, SKEW, Kind, Tile
+from headrace.kernels._status import LAST_TILE, REASON_BITS, Reason
+
+SLICE = 256  # tiles or chains at a time, so that memory stays bounded
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Some tiles of a batch, or the tiles of some chains."""
+
+    batch: DeviceBatch
+    which: torch.Tensor  # int64 [n]
+
+    def __getitem__(self, field: Tile) -> torch.Tensor:
+        return self.batch.tiles[field][self.which]  # [n]
+
+    @property
+    def n(self) -> torch.Tensor:
+        return self[Tile.BITS]
+
+    @property
+    def max_channels(self) -> int:
+        return int(self[Tile.CHANNELS].max())
+
+    @property
+    def max_width(self) -> int:
+        return int(self[Tile.WIDTH].max())
+
+    def bytes(self, at: torch.Tensor) -> torch.Tensor:
+        """The bytes at these positions [n, …]."""
+        shape = (-1,) + (1,) * (at.ndim - 1)
+        inside = (at >= 0) & (at < self[Tile.LENGTH].view(shape))
+        places = torch.where(inside, self[Tile.AT].view(shape) + at, 0)
+        return torch.where(inside, self.batch.payload[places].long(), 0)
+
+    def shorts(self, at: torch.Tensor) -> torch.Tensor:
+        return self.bytes(at) | self.bytes(at + 1) << 8
+
+    def bits(self, start: torch.Tensor, bit: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        """`count` bits, at most 8, from bit number `bit` behind the byte `start`."""
+        window = self.shorts(start + (bit >> 3))
+        return (window >> (bit & 7)) & ((1 << count) - 1)
+
+    def samples(self, start: torch.Tensor, i: torch.Tensor, b: torch.Tensor, run: int) -> torch.Tensor:
+        """Sample i of a run of samples of b bits; where b exceeds 8, low bytes come first (spec §5.1)."""
+        low, high = b.clamp(max=8), (b - 8).clamp(min=0)
+        return self.bits(start, i * low, low) | self.bits(start + run, i * high, high) << 8
+
+    def report(self, reason: Reason, flawed: torch.Tensor) -> None:
+        """Raise the status of the images of flawed tiles."""
+        codes = torch.where(flawed, (LAST_TILE - self[Tile.NUMBER]) << REASON_BITS | reason, 0).int()
+        self.batch.status.scatter_reduce_(0, self[Tile.IMAGE], codes, "amax")
+
+    def colour(self) -> torch.Tensor:
+        """The colour codes of all channels; those that are not defined are reported (spec §5.4)."""
+        channels = self[Tile.CHANNELS][:, None]
+        channel = torch.arange(64, device=self.which.device)[None]
+        codes = (self.bytes(1 + (channel >> 2) + 0 * channels) >> 2 * (channel & 3)) & 3
+        codes = torch.where(channel < (channels + 3) // 4 * 4, codes, 0)
+        highest = torch.where(channel == 0, 1, torch.where(channel == 1, 0, 2))
+        highest = torch.where((channels == 1) | (channel >= channels), 0, highest)
+        self.report(Reason.COLOUR, (codes > highest).any(1))
+        return codes  # [n, 64]
+
+    def unary(self, begin: torch.Tensor, size: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        """The numbers of a unary section of each tile, `count` of them, which are reported if there are others."""
+        fits = begin + size <= self[Tile.LENGTH]
+        self.report(Reason.SECTION, ~fits)
+        size = torch.where(fits, size, 0)
+        place = torch.arange(_largest(size), device=self.which.device)[None]
+        octets = torch.where(place < size[:, None], self.bytes(begin[:, None] + place), 0)  # [n, bytes]
+        ones = (octets[:, :, None] >> torch.arange(8, device=octets.device) & 1).flatten(1)  # [n, bits]
+        last = self.bytes((begin + size - 1)[:, None])[:, 0]
+        self.report(Reason.UNARY, (ones.sum(1) != count) | ((size > 0) & (last == 0)))
+        most = _largest(count)
+        rank = ones.cumsum(1) - 1
+        rank = torch.where((ones == 1) & (rank < count[:, None]), rank, most)  # others go where nobody looks
+        positions = torch.full((len(size), most + 1), 255, device=octets.device)
+        positions.scatter_(1, rank, torch.arange(ones.shape[1], device=octets.device).expand_as(rank))
+        return (torch.diff(positions[:, :most], dim=1, prepend=torch.full_like(positions[:, :1], -1)) - 1) & 255
+
+    def slots(self, plane: torch.Tensor, kind: Kind) -> torch.Tensor:
+        """Where a plane of each tile begins in the scratch of values."""
+        return self[Tile.VALUES] + plane * LANES * (self[Tile.WIDTH] + SKEW[kind] * (LANES - 1))
+
+
+def slices(batch: DeviceBatch, numbers: torch.Tensor) -> Iterator[Tiles]:
+    """Tiles by their numbers, some at a time."""
+    for which in torch.split(numbers.long(), SLICE):
+        yield Tiles(batch, which)
+
+
+def unzigzag(z: torch.Tensor, top: torch.Tensor | int) -> torch.Tensor:
+    """Inverse zigzag; `top` is 2^n - 1 (spec §5.3)."""
+    return torch.where(z & 1 == 0, z >> 1, top - (z >> 1))
+
+
+def average(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a + b + 1) >> 1
+
+
+def exclusive(sizes: torch.Tensor, dim: int) -> torch.Tensor:
+    """Where each item begins if items of these sizes lie back to back."""
+    return sizes.cumsum(dim) - sizes
+
+
+def grid(rows: int, columns: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows [rows, 1] and columns [1, columns]."""
+    return torch.arange(rows, device=device)[:, None], torch.arange(columns, device=device)[None, :]
+
+
+def store(scratch: torch.Tensor, places: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> None:
+    """Write values to their places where the mask says so."""
+    chosen = mask.expand(values.shape)
+    scratch[places.expand(values.shape)[chosen]] = values[chosen].to(scratch.dtype)
+
+
+def _largest(counts: torch.Tensor) -> int:
+    return int(counts.max()) if len(counts) else 0

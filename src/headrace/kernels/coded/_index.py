@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# ruff: noqa: ANN001, ANN202, N803
+# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
+"""The classes of coded tiles, and where everything of a tile is: one program a tile."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from headrace.kernels._fields import SIZES
+from headrace.kernels._lanes import (
+    BAD_CLASS,
+    BAD_PREDICTOR,
+    BAD_SECTION,
+    BAD_UNARY,
+    BOTH_PHASES,
+    FIRST_CLASS,
+    FIRST_PHASE,
+    SECOND_PHASE,
+    TILE_AT,
+    TILE_BITS,
+    TILE_CHANNELS,
+    TILE_ENTRIES,
+    TILE_HEIGHT,
+    TILE_LENGTH,
+    TILE_NUMBERS,
+    TILE_WIDTH,
+    average,
+    byte,
+    colour_flaw,
+    ends_in_zero,
+    report,
+    short,
+    tile_field,
+    tile_place,
+    unary_number,
+    unary_positions,
+    unzigzag,
+)
+from headrace.kernels.coded._classes import numbers_of, raw_bits_of
+from headrace.kernels.coded._words import (
+    BLOCK_WORDS,
+    CLASS,
+    ESCAPES,
+    ESCAPES_AT,
+    EXTRA_AT,
+    FIRST,
+    PLANE_FIRST,
+    PLANE_NUMBERS,
+    PLANE_WORDS,
+    PLANES_AT,
+    RAW_AT,
+    ROWS_AT,
+    SECTION_AT,
+    SECTION_BYTES,
+)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def coded_index_kernel(
+    payload,
+    tiles,
+    n_tiles,
+    own_tiles,
+    numbers,
+    entries,
+    status,
+    PHASES: tl.constexpr,
+    PLANES: tl.constexpr,  # whose classes are decoded side by side
+    CHUNK: tl.constexpr,
+):
+    tile = tl.load(own_tiles + tl.program_id(0))
+    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
+    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
+    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    down = (tile_field(tiles, n_tiles, TILE_HEIGHT, tile) + 7) // 8
+    across = (w + 7) // 8
+    blocks = down * across
+    words = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    planes = words + PLANES_AT
+    table = planes + PLANE_WORDS * channels
+    positions = numbers + tile_place(tiles, n_tiles, TILE_NUMBERS, tile)
+
+    strips = (w + 31) // 32
+    ids_at = 1 + (channels + 3) // 4
+    sizes_at = ids_at + channels * ((strips + 1) // 2)
+    begin = sizes_at + 2 + 2 * channels + tl.where(n == 16, 2, 0)
+    size = short(base, sizes_at, length, True)
+    flaw = tl.where(begin + size > length, BAD_SECTION, 0)
+    size = tl.where(begin + size > length, 0, size)
+    if PHASES != SECOND_PHASE:
+        flaw = tl.maximum(flaw, colour_flaw(base, channels, length))
+        flaw = tl.maximum(flaw, strip_flaw(base, ids_at, channels, strips, length))
+        count = unary_positions(base, begin, size, channels * blocks, positions, CHUNK)
+        if (count != channels * blocks) | ends_in_zero(base, begin, size):
+            flaw = tl.maximum(flaw, BAD_UNARY)
+    if PHASES == BOTH_PHASES:
+        tl.debug_barrier()
+    if PHASES != FIRST_PHASE:
+        raw_at = begin + size
+        first = 0
+        bad = 0
+        for plane in range(0, channels, PLANES):
+            raw_bytes, asked, beyond = class_wave(
+                positions, planes, table, plane, channels, down, across, n, raw_at, first, PLANES
+            )
+            raw_at += raw_bytes
+            first += asked
+            bad += beyond
+        flaw = tl.maximum(flaw, tl.where(bad > 0, BAD_CLASS, 0))
+
+        plane = tl.arange(0, 64)
+        own = planes + plane * PLANE_WORDS
+        sections = short(base, sizes_at + 2 + 2 * plane, length, plane < channels)
+        tl.store(own + SECTION_AT, raw_at + tl.cumsum(sections, 0) - sections, mask=plane < channels)
+        tl.store(own + SECTION_BYTES, sections, mask=plane < channels)
+        n_escapes = short(base, begin - 2, length, n == 16)
+        escapes_at = raw_at + tl.sum(sections)
+        tl.store(words + ESCAPES_AT, escapes_at)
+        tl.store(words + EXTRA_AT, escapes_at + 2 * n_escapes)
+        tl.store(words + ESCAPES, n_escapes)
+        flaw = tl.maximum(flaw, tl.where(escapes_at + 2 * n_escapes > length, BAD_SECTION, 0))
+    report(status, tiles, n_tiles, tile, flaw)
+
+
+@triton.jit
+def strip_flaw(base, at, channels, strips, length):
+    """BAD_PREDICTOR if one is not defined or unused bits are not 0 (spec §6.5)."""
+    stored = (strips + 1) // 2
+    plane = tl.arange(0, 64)[:, None]
+    strip = tl.arange(0, 8)[None, :]
+    there = (plane < channels) & (strip < 2 * stored)
+    chosen = (byte(base, at + plane * stored + (strip >> 1), length, there) >> 4 * (strip & 1)) & 15
+    beyond = there & (chosen > tl.where(strip < strips, 4, 0))
+    return tl.where(tl.max(beyond.to(tl.int32)) > 0, BAD_PREDICTOR, 0)
+
+
+@triton.jit
+def class_wave(positions, planes, table, first_plane, channels, down, across, n, raw_at, first, PLANES: tl.constexpr):
+    """Decode the classes of some planes: a lane takes a row of blocks, one block behind the lane above it.
+
+    Each lane keeps count of the raw bits and the numbers of its row, so that where blocks begin is known at once. Gives
+    the bytes of raw bits, the numbers, and how many classes are not defined, which are taken for 0.
+    """
+    lane = tl.arange(0, 4)[:, None]  # [4, 1]
+    plane = first_plane + tl.arange(0, PLANES)[None, :]  # [1, PLANES]
+    live = (plane < channels) & (lane < down)
+    above = tl.broadcast_to((lane + 3) % 4, (4, PLANES))
+    last = tl.where(n == 8, 15, 31)
+    west = tl.full((4, PLANES), FIRST_CLASS, tl.int32)
+    raw_bytes = tl.zeros((4, PLANES), tl.int32)
+    asked = tl.zeros((4, PLANES), tl.int32)
+    beyond = tl.zeros((4, PLANES), tl.int32)
+    for step in range(across + 3):
+        north = tl.gather(west, above, 0)
+        x = step - lane
+        inside = live & (x >= 0) & (x < across)
+        index = (plane * down + lane) * across + x
+        change = unzigzag(unary_number(positions, index, 0, inside), 255)
+        left = tl.where((x <= 0) & (lane > 0), north, west)
+        over = tl.where(lane == 0, west, north)
+        found = (average(left, over) + change) & 255
+        west = tl.where(inside, found, west)
+        beyond += tl.where(inside & (found > last), 1, 0)
+        kind = tl.where(found > last, 0, found)
+        own = table + index * BLOCK_WORDS
+        tl.store(own + CLASS, kind, mask=inside)
+        tl.store(own + RAW_AT, raw_bytes, mask=inside)
+        tl.store(own + FIRST, asked, mask=inside)
+        raw_bytes += tl.where(inside, 8 * raw_bits_of(kind, n), 0)
+        asked += tl.where(inside, numbers_of(kind, n), 0)
+
+    of_plane = tl.sum(raw_bytes, 0)[None, :]
+    numbers_of_plane = tl.sum(asked, 0)[None, :]
+    first += tl.cumsum(numbers_of_plane, 1) - numbers_of_plane
+    own = planes + plane * PLANE_WORDS
+    tl.store(own + PLANE_NUMBERS, numbers_of_plane, mask=plane < channels)
+    tl.store(own + PLANE_FIRST, first, mask=plane < channels)
+    row_raw = raw_at + tl.cumsum(of_plane, 1) - of_plane + tl.cumsum(raw_bytes, 0) - raw_bytes
+    tl.store(own + ROWS_AT + 2 * lane, row_raw, mask=live)
+    tl.store(own + ROWS_AT + 2 * lane + 1, first + tl.cumsum(asked, 0) - asked, mask=live)
+    return tl.sum(raw_bytes), tl.sum(asked), tl.sum(beyond)

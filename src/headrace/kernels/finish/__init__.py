@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last kernel: pixels into the tensor that trains."""

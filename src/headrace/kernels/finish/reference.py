@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planes to pixels of the output, in plain PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+from headrace.kernels._batch import DeviceBatch
+from headrace.kernels._fields import LANES, SKEW, Image, Kind, Sample, Tile
+from headrace.kernels._plain import Tiles, average, grid, slices
+
+_INTEGER_BITS = {torch.uint8: 8, torch.uint16: 16, torch.int16: 15}  # of the range that is not negative
+
+
+def run(batch: DeviceBatch) -> None:
+    """Write all images of a batch."""
+    every = torch.arange(batch.tiles.shape[1], device=batch.tiles.device)
+    for tiles in slices(batch, every):
+        _run(tiles)
+
+
+def _run(tiles: Tiles) -> None:
+    batch = tiles.batch
+
+    def of_tile(field: Tile) -> torch.Tensor:
+        return tiles[field].view(-1, 1, 1)
+
+    def of_image(field: Image) -> torch.Tensor:
+        return batch.images[field][tiles[Tile.IMAGE]].view(-1, 1, 1)
+
+    y, x = grid(LANES, tiles.max_width, tiles.which.device)  # [LANES, 1], [1, width]
+    row, column = of_tile(Tile.TOP) + y, of_tile(Tile.LEFT) + x
+    width, channels = of_image(Image.WIDTH), of_tile(Tile.CHANNELS)
+    wanted = (y < of_tile(Tile.HEIGHT)) & (x < of_tile(Tile.WIDTH)) & (row >= 0) & (row < of_image(Image.HEIGHT))
+    wanted = wanted & (column >= 0) & (column < width)  # [n, LANES, width]
+    column = torch.where(of_image(Image.FLIP) > 0, width - 1 - column, column)
+    pixel = of_image(Image.OUT) + row * of_image(Image.STRIDE_Y) + column * of_image(Image.STRIDE_X)
+    kept = channels if batch.out_channels == 0 else torch.full_like(channels, batch.out_channels)
+    spread = (channels <= 2) & (kept == 3)  # one channel comes out as three
+    codes = torch.where(of_tile(Tile.KIND) >= Kind.PACKED, _colour_codes(tiles)[:, :, None], 0)  # [n, 64, 1]
+
+    near = far = torch.zeros_like(pixel)
+    for plane in range(tiles.max_channels):
+        channel = torch.where((channels > 1) & (plane < 2), 1 - plane, plane)
+        value = _coded_values(tiles, plane, channel, y, x, wanted)
+        code = codes.gather(1, channel)
+        mid = 1 << of_tile(Tile.BITS) - 1
+        reference = torch.where(code == 2, average(near, far), near)
+        value = torch.where(code > 0, value + reference - mid, value) & 2 * mid - 1
+        near, far = (near, value) if plane == 1 else (value, near)
+
+        stored = of_image(Image.DTYPE)
+        level = _levels(batch, value, of_image(Image.RANKS), of_image(Image.RANK_COUNT), wanted)
+        level = torch.where(stored == Sample.INT16, level - 32768, level)
+        for copy in range(3):
+            comes = torch.where(spread, channel == 0, (channel < kept) & (copy == 0)) & (plane < channels) & wanted
+            came_out = torch.where(spread, copy, channel)
+            made = convert_levels(level, stored, came_out, batch.factors, batch.out.dtype)
+            _put(batch.out, (pixel + came_out * of_image(Image.STRIDE_C))[comes], made[comes])
+
+
+def _colour_codes(tiles: Tiles) -> torch.Tensor:
+    channel = torch.arange(64, device=tiles.which.device)[None]
+    return tiles.bytes(1 + (channel >> 2).expand(len(tiles.which), -1)) >> 2 * (channel & 3) & 3
+
+
+def _coded_values(
+    tiles: Tiles, plane: int, channel: torch.Tensor, y: torch.Tensor, x: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """What a tile holds of a plane: its own values, the colours of its numbers, or the results of its waves."""
+    kind, channels = tiles[Tile.KIND].view(-1, 1, 1), tiles[Tile.CHANNELS].view(-1, 1, 1)
+    w, size = tiles[Tile.WIDTH].view(-1, 1, 1), (tiles.n // 8).view(-1, 1, 1)
+    has_plane = (kind >= Kind.PACKED) & (plane < channels) | (kind == Kind.PALETTE)
+    skew = torch.where(kind == Kind.CODED, SKEW[Kind.CODED], SKEW[Kind.PACKED])
+    slot = torch.where(kind == Kind.PALETTE, 0, plane) * LANES * (w + skew * (LANES - 1))
+    place = tiles[Tile.VALUES].view(-1, 1, 1) + slot + (x + skew * y) * LANES + y
+    values = tiles.batch.values
+    empty = len(values) == 0
+    found = torch.zeros_like(place) if empty else values[torch.where(mask & has_plane, place, 0)].long() & 0xFFFF
+    pixel = torch.where(kind == Kind.PALETTE, found, torch.where(kind == Kind.RAW, y * w + x, 0))
+    at = torch.where(kind == Kind.PALETTE, 2, 1) + (pixel * channels + channel) * size
+    listed = tiles.bytes(at) | torch.where(size == 2, tiles.bytes(at + 1) << 8, 0)
+    return torch.where(kind >= Kind.PACKED, found, listed)
+
+
+def _levels(
+    batch: DeviceBatch, value: torch.Tensor, at: torch.Tensor, count: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Ranks to the levels that they stand for, where there are any (spec §4)."""
+    if len(batch.ranks) == 0:
+        return value
+    place = torch.where(mask & (count > 0), at + torch.minimum(value, count - 1), 0)
+    return torch.where(count > 0, batch.ranks[place].long(), value)
+
+
+def convert_levels(
+    level: torch.Tensor, stored: torch.Tensor, channel: torch.Tensor, factors: torch.Tensor, dtype: torch.dtype
+) -> torch.Tensor:
+    """Levels in another dtype. The product and the sum are rounded apart, as on the CPU."""
+    if dtype.is_floating_point:
+        scale, shift = factors[:, stored, channel.clamp(max=63)]
+        made: torch.Tensor = level.float() * scale + shift
+        return made.to(dtype)
+    new = _INTEGER_BITS[dtype]
+    own = torch.where(stored == Sample.UINT8, 8, torch.where(stored == Sample.UINT16, 16, 15))
+    positive = level.clamp(min=0)
+    larger = positive << (new - own).clamp(min=0)
+    if new == 16:
+        larger = torch.where(stored == Sample.UINT8, positive * 257, larger)
+    scaled = torch.where(own > new, positive >> (own - new).clamp(min=0), larger)
+    return torch.where(own == new, level, scaled)
+
+
+def _put(out: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
+    """Write to elements of the memory that a tensor of any strides lies in."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
+    flat = out.as_strided((span,), (1,))
+    if out.dtype == torch.uint16:  # which PyTorch can hold and hardly more
+        flat, values = flat.view(torch.int16), values.to(torch.int16)
+    flat[places] = values.to(flat.dtype)

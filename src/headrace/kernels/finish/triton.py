@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# ruff: noqa: ANN001, ANN201, N803, PLR0915
+# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
+"""The last kernel: planes to pixels of the output, with colour, ranks, region, flip, layout, dtype and normalisation.
+
+A program takes a tile and some steps of its wave: all rows, and of each row the columns that its lane had reached. The
+values of a step lie side by side, and so do the columns of a row, so that both what is read and what is written is.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from headrace.kernels._backend import sized
+from headrace.kernels._batch import DeviceBatch
+from headrace.kernels._fields import SIZES
+from headrace.kernels._lanes import (
+    CODED,
+    IMAGE_DTYPE,
+    IMAGE_FLIP,
+    IMAGE_HEIGHT,
+    IMAGE_OUT,
+    IMAGE_RANK_COUNT,
+    IMAGE_RANKS,
+    IMAGE_STRIDE_C,
+    IMAGE_STRIDE_X,
+    IMAGE_STRIDE_Y,
+    IMAGE_WIDTH,
+    PACKED,
+    PALETTE,
+    RAW,
+    ROWS,
+    TILE_AT,
+    TILE_BITS,
+    TILE_CHANNELS,
+    TILE_HEIGHT,
+    TILE_IMAGE,
+    TILE_KIND,
+    TILE_LEFT,
+    TILE_LENGTH,
+    TILE_TOP,
+    TILE_VALUES,
+    TILE_WIDTH,
+    average,
+    byte,
+    colour_code,
+    tile_field,
+    tile_place,
+)
+
+UINT8 = tl.constexpr(0)
+UINT16 = tl.constexpr(1)
+INT16 = tl.constexpr(2)
+FLOAT = tl.constexpr(3)
+FORMS = {torch.uint8: 0, torch.uint16: 1, torch.int16: 2, torch.float16: 3, torch.float32: 3}
+STEPS, WARPS = sized(32, 512), 16
+
+
+@triton.jit(do_not_specialize=SIZES)
+def finish_kernel(
+    payload,
+    tiles,
+    n_tiles,
+    images,
+    n_images,
+    ranks,
+    factors,
+    values,
+    out,
+    out_channels,
+    FORM: tl.constexpr,  # of the output
+    WIDE: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    tile = tl.program_id(0).to(tl.int64)
+    image = tile_place(tiles, n_tiles, TILE_IMAGE, tile)
+    kind = tile_field(tiles, n_tiles, TILE_KIND, tile)
+    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
+    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    skew = tl.where(kind == CODED, 2, tl.where((kind == PACKED) | (kind == PALETTE), 1, 0))
+    y = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    step = tl.program_id(1) * STEPS + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
+    x = step - skew * y
+    top = tile_field(tiles, n_tiles, TILE_TOP, tile)
+    left = tile_field(tiles, n_tiles, TILE_LEFT, tile)
+    height = tile_field(images, n_images, IMAGE_HEIGHT, image)
+    width = tile_field(images, n_images, IMAGE_WIDTH, image)
+    wanted = (y < h) & (x >= 0) & (x < w) & (top + y >= 0) & (top + y < height)
+    wanted = wanted & (left + x >= 0) & (left + x < width)
+    if tl.max(wanted.to(tl.int32)) == 0:
+        return
+
+    # Positions in 64 bits are those of the tile; within a tile 32 bits do.
+    stride_c = tile_place(images, n_images, IMAGE_STRIDE_C, image)
+    stride_y = tile_place(images, n_images, IMAGE_STRIDE_Y, image)
+    stride_x = tile_place(images, n_images, IMAGE_STRIDE_X, image)
+    flip = tile_field(images, n_images, IMAGE_FLIP, image) > 0
+    corner = out + tile_place(images, n_images, IMAGE_OUT, image)
+    corner += top * stride_y + tl.where(flip, width - 1 - left, left) * stride_x
+    pixel = y * stride_y.to(tl.int32) + x * tl.where(flip, -stride_x, stride_x).to(tl.int32)  # [ROWS, STEPS]
+    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
+    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
+    value_bytes = n // 8
+    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile)
+    place = step * ROWS + y  # [ROWS, STEPS]
+    plane_stride = (w + skew * (ROWS - 1)) * ROWS
+    rank_table = ranks + tile_place(images, n_images, IMAGE_RANKS, image)
+    rank_count = tile_field(images, n_images, IMAGE_RANK_COUNT, image)
+    stored = tile_field(images, n_images, IMAGE_DTYPE, image)
+    kept = tl.where(out_channels == 0, channels, out_channels)
+    spread = (channels <= 2) & (kept == 3)  # one channel comes out as three
+
+    near = tl.zeros((ROWS, STEPS), tl.int32)
+    far = near
+    for plane in range(channels):
+        channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
+        if kind >= PACKED:
+            value = plane_value(slot + plane * plane_stride.to(tl.int64) + place, wanted, WIDE)
+            value = undo_colour(value, near, far, colour_code(base, channel, length, True), n)
+        elif kind == PALETTE:
+            colour = plane_value(slot + place, wanted, WIDE)
+            value = coded_value(base, 2 + (colour * channels + channel) * value_bytes, length, wanted, WIDE, n)
+        else:
+            source = tl.where(kind == RAW, y * w + x, 0)
+            value = coded_value(base, 1 + (source * channels + channel) * value_bytes, length, wanted, WIDE, n)
+        # Channels are coded in the order 1, 0, 2, 3 …; channel 0 stands between 1 and 2 but is the farther one.
+        if plane == 1:
+            far = value
+        else:
+            far = near
+            near = value
+
+        if rank_count > 0:
+            value = tl.load(rank_table + tl.minimum(value, rank_count - 1), mask=wanted, other=0)
+        if stored == INT16:
+            value -= 32768
+        first = tl.where(spread, 0, channel)
+        copies = tl.where(spread, tl.where(channel == 0, 3, 0), tl.where(channel < kept, 1, 0))
+        for came_out in range(first, first + copies):
+            factor = factors + stored * 64 + came_out
+            store_value(corner + came_out * stride_c + pixel, value, stored, factor, wanted, FORM)
+
+
+@triton.jit
+def plane_value(at, mask, WIDE: tl.constexpr):
+    found = tl.load(at, mask=mask, other=0).to(tl.int32)
+    return found & 0xFFFF if WIDE else found
+
+
+@triton.jit
+def coded_value(base, at, length, mask, WIDE: tl.constexpr, n):
+    """A coded value that a tile holds as it is."""
+    value = byte(base, at, length, mask)
+    if WIDE:
+        value |= byte(base, at + 1, length, mask & (n == 16)) << 8
+    return value
+
+
+@triton.jit
+def undo_colour(value, near, far, code, n):
+    """Add what a plane's values were taken from (spec §5.4)."""
+    reference = tl.where(code == 2, average(near, far), near)
+    return tl.where(code > 0, value + reference - (1 << (n - 1)), value) & ((1 << n) - 1)
+
+
+@triton.jit
+def store_value(at, value, stored, factor, mask, FORM: tl.constexpr):
+    """Convert a level and write it. The product and the sum are rounded apart, as on the CPU."""
+    if FORM == FLOAT:
+        made = value.to(tl.float32) * tl.load(factor) + tl.load(factor + 3 * 64)
+        tl.store(at, made.to(at.dtype.element_ty), mask=mask)
+    else:
+        tl.store(at, convert_level(value, stored, FORM).to(at.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def convert_level(value, stored, FORM: tl.constexpr):
+    """An integer of another depth: what is not negative of the range is scaled to what is not negative of the other."""
+    own_bits = tl.where(stored == UINT8, 8, tl.where(stored == UINT16, 16, 15))
+    new_bits: tl.constexpr = 8 if FORM == UINT8 else (16 if FORM == UINT16 else 15)
+    level = tl.maximum(value, 0)
+    smaller = level >> tl.maximum(own_bits - new_bits, 0)
+    larger = level << tl.maximum(new_bits - own_bits, 0)
+    if FORM == UINT16:
+        larger = tl.where(stored == UINT8, level * 257, larger)
+    return tl.where(own_bits == new_bits, value, tl.where(own_bits > new_bits, smaller, larger))
+
+
+def run(batch: DeviceBatch) -> None:
+    """Write all images of a batch."""
+    most_steps = batch.staged.max_width + 2 * 31
+    finish_kernel[(batch.tiles.shape[1], triton.cdiv(most_steps, STEPS))](
+        batch.payload,
+        batch.tiles,
+        batch.tiles.shape[1],
+        batch.images,
+        batch.images.shape[1],
+        batch.ranks,
+        batch.factors,
+        batch.values,
+        batch.out,
+        batch.out_channels,
+        FORM=FORMS[batch.out.dtype],
+        WIDE=batch.wide,
+        STEPS=STEPS,
+        num_warps=WARPS,
+        enable_fp_fusion=False,
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# ruff: noqa: ANN001, ANN201, N803
+# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
+"""Widths and beginnings of the groups of packed tiles: one program a tile, planes one after the other."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from headrace.kernels._backend import sized
+from headrace.kernels._batch import DeviceBatch
+from headrace.kernels._fields import SIZES, Kind
+from headrace.kernels._lanes import (
+    BAD_LENGTH,
+    BAD_PREDICTOR,
+    BAD_SECTION,
+    BAD_UNARY,
+    BAD_WIDTH,
+    BOTH_PHASES,
+    FIRST_PHASE,
+    FIRST_WIDTH,
+    SECOND_PHASE,
+    TILE_AT,
+    TILE_BITS,
+    TILE_CHANNELS,
+    TILE_ENTRIES,
+    TILE_HEIGHT,
+    TILE_LENGTH,
+    TILE_NUMBERS,
+    TILE_WIDTH,
+    byte,
+    colour_flaw,
+    ends_in_zero,
+    phases_of,
+    report,
+    short,
+    tile_field,
+    tile_place,
+    unary_number,
+    unary_positions,
+    unzigzag,
+)
+
+CHUNK, WARPS = sized(256, 1024), 4
+
+
+@triton.jit(do_not_specialize=SIZES)
+def packed_index_kernel(
+    payload,
+    tiles,
+    n_tiles,
+    own_tiles,
+    numbers,
+    entries,
+    status,
+    PHASES: tl.constexpr,
+    ACROSS: tl.constexpr,  # at least the groups of a row of a tile
+    CHUNK: tl.constexpr,
+):
+    tile = tl.load(own_tiles + tl.program_id(0))
+    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
+    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
+    down = (tile_field(tiles, n_tiles, TILE_HEIGHT, tile) + 3) // 4
+    across = (tile_field(tiles, n_tiles, TILE_WIDTH, tile) + 3) // 4
+    positions = numbers + tile_place(tiles, n_tiles, TILE_NUMBERS, tile)
+    table = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    groups = down * across
+
+    ids_at = 1 + (channels + 3) // 4
+    size_at = ids_at + (channels + 1) // 2
+    begin = size_at + 2
+    size = short(base, size_at, length, True)
+    flaw = tl.where(begin + size > length, BAD_SECTION, 0)
+    size = tl.where(begin + size > length, 0, size)
+    if PHASES != SECOND_PHASE:
+        flaw = tl.maximum(flaw, colour_flaw(base, channels, length))
+        flaw = tl.maximum(flaw, predictor_flaw(base, ids_at, channels, length))
+        count = unary_positions(base, begin, size, channels * groups, positions, CHUNK)
+        if (count != channels * groups) | ends_in_zero(base, begin, size):
+            flaw = tl.maximum(flaw, BAD_UNARY)
+    if PHASES == BOTH_PHASES:
+        tl.debug_barrier()
+    if PHASES != FIRST_PHASE:
+        flaw = tl.maximum(flaw, store_groups(begin + size, positions, table, channels, n, down, across, length, ACROSS))
+    report(status, tiles, n_tiles, tile, flaw)
+
+
+@triton.jit
+def store_groups(begin, positions, table, channels, n, down, across, length, ACROSS: tl.constexpr):
+    """From numbers to widths, and from widths to where groups begin; gives what is wrong with them."""
+    row = tl.arange(0, 8)[:, None]
+    column = tl.arange(0, ACROSS)[None, :]
+    inside = (row < down) & (column < across)
+    groups = down * across
+    end = begin
+    flaw = 0
+    for plane in range(channels):
+        index = plane * groups + row * across + column  # [8, ACROSS]
+        steps = unzigzag(unary_number(positions, index, 0, inside), 255)
+        first_row = tl.cumsum(tl.where(row == 0, steps, 0), 1) + FIRST_WIDTH
+        widths = tl.cumsum(tl.where(row == 0, first_row, steps), 0) & 255
+        flaw = tl.maximum(flaw, tl.where(tl.max(tl.where(inside & (widths > n), 1, 0)) > 0, BAD_WIDTH, 0))
+        widths = tl.where(inside, tl.minimum(widths, n), 0)
+        sizes = 2 * widths
+        of_row = tl.sum(sizes, 1)  # [8]
+        start = end + (tl.cumsum(of_row, 0) - of_row)[:, None] + tl.cumsum(sizes, 1) - sizes
+        tl.store(table + index, start << 5 | widths, mask=inside)
+        end += tl.sum(of_row, 0)
+    return tl.maximum(flaw, tl.where(end != length, BAD_LENGTH, 0))
+
+
+@triton.jit
+def predictor_flaw(base, at, channels, length):
+    """BAD_PREDICTOR if one is not defined or unused bits are not 0 (spec §6.4)."""
+    plane = tl.arange(0, 64)
+    stored = plane < (channels + 1) // 2 * 2
+    chosen = (byte(base, at + (plane >> 1), length, stored) >> 4 * (plane & 1)) & 15
+    beyond = stored & (chosen > tl.where(plane < channels, 2, 0))
+    return tl.where(tl.max(beyond.to(tl.int32), 0) > 0, BAD_PREDICTOR, 0)
+
+
+def index(batch: DeviceBatch) -> None:
+    """Fill the entries of all packed tiles."""
+    own = batch.tiles_of(Kind.PACKED)
+    for phases in phases_of(batch.payload.device):
+        packed_index_kernel[(len(own),)](
+            batch.payload,
+            batch.tiles,
+            batch.tiles.shape[1],
+            own,
+            batch.numbers,
+            batch.entries,
+            batch.status,
+            PHASES=phases,
+            ACROSS=across_of(batch.staged.max_width),
+            CHUNK=CHUNK,
+            num_warps=WARPS,
+        )
+
+
+def across_of(width: int) -> int:
+    """The power of two that holds the groups of a row."""
+    return max(8, 1 << (-(-width // 4) - 1).bit_length())

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of palette tiles in plain PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+from headrace.kernels._batch import BLOCK, DeviceBatch
+from headrace.kernels._fields import LANES, Kind, Tile
+from headrace.kernels._plain import Tiles, exclusive, slices, store
+from headrace.kernels._status import Reason
+
+NONE = 255  # stands for no exception
+
+
+def expand(batch: DeviceBatch) -> None:
+    """Write the exceptions of all palette tiles to their slots, and 255 where there is none."""
+    for tiles in slices(batch, batch.tiles_of(Kind.PALETTE)):
+        _expand(tiles)
+
+
+def _expand(tiles: Tiles) -> None:
+    device = tiles.which.device
+    h, w = tiles[Tile.HEIGHT], tiles[Tile.WIDTH]
+    count = tiles.bytes(torch.ones_like(h)[:, None])[:, 0]
+    _check_palette(tiles, count)
+    bits_each = ((count[:, None] - 1) >> torch.arange(8, device=device) > 0).sum(1)[:, None]
+
+    across = -(-w // BLOCK)
+    blocks = -(-h // BLOCK) * across
+    flags_at = 2 + count * tiles[Tile.CHANNELS] * tiles.n // 8
+    block = torch.arange(LANES // BLOCK * -(-tiles.max_width // BLOCK) + 8, device=device)[None]
+    flags = tiles.bytes(flags_at[:, None] + (block >> 3)) >> (block & 7) & 1
+    stored = block < (-(-blocks // 8) * 8)[:, None]
+    tiles.report(Reason.PADDING, ((flags == 1) & stored & (block >= blocks[:, None])).any(1))
+    flags = torch.where(block < blocks[:, None], flags, 0)  # [n, blocks]
+
+    # Down the levels of flags: what is flagged finds its byte on the next level by a prefix sum.
+    rows_at = flags_at + -(-blocks // 8)
+    rows = torch.where(flags == 1, tiles.bytes(rows_at[:, None] + exclusive(flags, 1)), 0)
+    row_flags = _bits_of(rows).flatten(1)  # [n, blocks * 8]
+    samples_at = rows_at + flags.sum(1)
+    samples = torch.where(row_flags == 1, tiles.bytes(samples_at[:, None] + exclusive(row_flags, 1)), 0)
+    empty = ((flags == 1) & (rows == 0)).any(1) | ((row_flags == 1) & (samples == 0)).any(1)
+    excepted = _bits_of(samples).flatten(1)  # [n, blocks * 64]
+    numbers_at = samples_at + row_flags.sum(1)
+    numbers = tiles.bits(numbers_at[:, None], exclusive(excepted, 1) * bits_each, bits_each)
+
+    place = torch.arange(excepted.shape[1], device=device)[None]
+    own_block = place // (BLOCK * BLOCK)
+    y = own_block // across[:, None] * BLOCK + place // BLOCK % BLOCK
+    x = own_block % across[:, None] * BLOCK + place % BLOCK
+    inside = (own_block < blocks[:, None]) & (y < h[:, None]) & (x < w[:, None])
+    unsound = ((excepted == 1) & (~inside | (numbers >= count[:, None]))).any(1)
+    tiles.report(Reason.EXCEPTION, empty | unsound)
+    _check_end(tiles, numbers_at, excepted.sum(1) * bits_each[:, 0])
+    slot = tiles.slots(torch.zeros_like(h), Kind.PALETTE)[:, None]
+    store(tiles.batch.values, slot + (x + y) * LANES + y, torch.where(excepted == 1, numbers, NONE), inside)
+
+
+def _check_palette(tiles: Tiles, count: torch.Tensor) -> None:
+    """There are two or more colours, each above the one before it (spec §6.3)."""
+    channels, size = tiles[Tile.CHANNELS][:, None], (tiles.n // 8)[:, None]
+    colour = torch.arange(255, device=count.device)[None]
+    compared = colour + 1 < count[:, None]
+    above = decided = torch.zeros_like(compared)
+    for channel in range(tiles.max_channels):
+        at = 2 + (colour * channels + channel) * size
+        low, high = (
+            tiles.bytes(place) | torch.where(size == 2, tiles.bytes(place + 1) << 8, 0)
+            for place in (at, at + channels * size)
+        )
+        differs = (low != high) & (channel < channels)
+        above = above | (differs & ~decided & (high > low))
+        decided = decided | differs
+    tiles.report(Reason.PALETTE, (count < 2) | (compared & ~above).any(1))
+
+
+def _check_end(tiles: Tiles, numbers_at: torch.Tensor, n_bits: torch.Tensor) -> None:
+    tiles.report(Reason.LENGTH, numbers_at + (n_bits + 7 >> 3) != tiles[Tile.LENGTH])
+    last = tiles.bytes((numbers_at + (n_bits >> 3))[:, None])[:, 0]
+    tiles.report(Reason.PADDING, (n_bits & 7 > 0) & (last >> (n_bits & 7) != 0))
+
+
+def _bits_of(octets: torch.Tensor) -> torch.Tensor:
+    return octets[..., None] >> torch.arange(8, device=octets.device) & 1

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# ruff: noqa: ANN001, ANN201, N803, PLR0915
+# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
+"""The exceptions of palette tiles, each to its place in the wave: one program a tile, sixteen blocks at a time."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from headrace.kernels._backend import sized
+from headrace.kernels._batch import DeviceBatch
+from headrace.kernels._fields import SIZES, Kind
+from headrace.kernels._lanes import (
+    BAD_EXCEPTION,
+    BAD_LENGTH,
+    BAD_PADDING,
+    BAD_PALETTE,
+    ROWS,
+    TILE_AT,
+    TILE_BITS,
+    TILE_CHANNELS,
+    TILE_HEIGHT,
+    TILE_LENGTH,
+    TILE_VALUES,
+    TILE_WIDTH,
+    bits,
+    byte,
+    ones_of,
+    report,
+    tile_field,
+    tile_place,
+)
+
+BLOCKS, WARPS = sized(16, 128), 4
+
+
+@triton.jit(do_not_specialize=SIZES)
+def palette_expand_kernel(
+    payload,
+    tiles,
+    n_tiles,
+    own_tiles,
+    values,
+    status,
+    WIDE: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    tile = tl.load(own_tiles + tl.program_id(0))
+    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
+    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
+    value_bytes = tile_field(tiles, n_tiles, TILE_BITS, tile) // 8
+    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
+    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile)
+
+    count = byte(base, 1, length, True)
+    flaw = palette_flaw(base, count, channels, value_bytes, length)
+    each = tl.arange(0, 8)
+    bits_each = tl.sum(tl.where(((count - 1) >> each) > 0, 1, 0))  # the bit length of count - 1
+
+    # Three levels of flags. Where a level begins follows from the number of ones of those before it.
+    across = (w + 7) // 8
+    blocks = (h + 7) // 8 * across
+    flags_at = 2 + count * channels * value_bytes
+    flag_bytes = (blocks + 7) // 8
+    rows_at = flags_at + flag_bytes
+    place = tl.arange(0, 16)
+    samples_at = rows_at + tl.sum(ones_of(byte(base, flags_at + place, length, place < flag_bytes)))
+    place = tl.arange(0, 128)
+    row_flags = byte(base, rows_at + place, length, place < samples_at - rows_at)
+    numbers_at = samples_at + tl.sum(ones_of(row_flags))
+    unused = byte(base, flags_at + flag_bytes - 1, length, flag_bytes > 0) >> ((blocks - 1) & 7) + 1
+    if unused != 0:
+        flaw = tl.maximum(flaw, BAD_PADDING)
+
+    rows_before = 0
+    samples_before = 0
+    numbers_before = 0
+    for first in range(0, blocks, BLOCKS):
+        block = first + tl.arange(0, BLOCKS)  # [BLOCKS]
+        inside = block < blocks
+        flagged = (byte(base, flags_at + (block >> 3), length, inside) >> (block & 7)) & 1
+        rank = rows_before + tl.cumsum(flagged, 0) - flagged
+        row_bits = byte(base, rows_at + rank, length, flagged == 1)
+        bad = (flagged == 1) & (row_bits == 0)
+        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, BAD_EXCEPTION, 0))
+        rows_before += tl.sum(flagged)
+
+        row_of_block = tl.arange(0, 8)[None, :]
+        row_flagged = (row_bits[:, None] >> row_of_block) & 1  # [BLOCKS, 8]
+        rows_flagged = tl.reshape(row_flagged, (BLOCKS * 8,))
+        rank = samples_before + tl.cumsum(rows_flagged, 0) - rows_flagged
+        sample_bits = byte(base, samples_at + rank, length, rows_flagged == 1)  # [BLOCKS * 8]
+        bad = (rows_flagged == 1) & (sample_bits == 0)
+        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, BAD_EXCEPTION, 0))
+        samples_before += tl.sum(rows_flagged)
+
+        ones = ones_of(sample_bits)
+        rank = numbers_before + tl.cumsum(ones, 0) - ones
+        numbers_before += tl.sum(ones)
+        column = tl.arange(0, 8)[None, :]
+        excepted = (sample_bits[:, None] >> column) & 1 == 1  # [BLOCKS * 8, 8]
+        rank = rank[:, None] + ones_of(sample_bits[:, None] & ((1 << column) - 1))
+        number = bits(base, numbers_at, rank * bits_each, bits_each, length, excepted)
+        row = first * 8 + tl.arange(0, BLOCKS * 8)
+        own_block = row >> 3
+        y = ((own_block // across) * 8 + (row & 7))[:, None]
+        x = ((own_block % across) * 8)[:, None] + column
+        in_tile = (own_block < blocks)[:, None] & (y < h) & (x < w)
+        bad = excepted & ((in_tile == 0) | (number >= count))
+        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, BAD_EXCEPTION, 0))
+        symbol = tl.where(excepted, number, 255)
+        symbol = symbol.to(tl.int16) if WIDE else symbol.to(tl.uint8)
+        tl.store(slot + (x + y) * ROWS + y, symbol, mask=in_tile)
+
+    last_bit = numbers_before * bits_each
+    if numbers_at + ((last_bit + 7) >> 3) != length:
+        flaw = tl.maximum(flaw, BAD_LENGTH)
+    if byte(base, numbers_at + (last_bit >> 3), length, (last_bit & 7) > 0) >> (last_bit & 7) != 0:
+        flaw = tl.maximum(flaw, BAD_PADDING)
+    report(status, tiles, n_tiles, tile, flaw)
+
+
+@triton.jit
+def palette_flaw(base, count, channels, value_bytes, length):
+    """BAD_PALETTE unless there are two or more colours, each above the one before it (spec §6.3)."""
+    colour = tl.arange(0, 256)
+    compared = colour + 1 < count
+    at = 2 + colour * channels * value_bytes
+    above = tl.zeros((256,), tl.int32)
+    decided = above
+    for channel in range(channels):
+        here = at + channel * value_bytes
+        there = here + channels * value_bytes
+        low = byte(base, here, length, compared) | byte(base, here + 1, length, compared & (value_bytes == 2)) << 8
+        high = byte(base, there, length, compared) | byte(base, there + 1, length, compared & (value_bytes == 2)) << 8
+        above = tl.where((decided == 0) & (high > low), 1, above)
+        decided = tl.where(high != low, 1, decided)
+    disordered = tl.max(tl.where(compared & (above == 0), 1, 0)) > 0
+    return tl.where(disordered | (count < 2), BAD_PALETTE, 0)
+
+
+def expand(batch: DeviceBatch) -> None:
+    """Write the exceptions of all palette tiles to their slots, and 255 where there is none."""
+    own = batch.tiles_of(Kind.PALETTE)
+    palette_expand_kernel[(len(own),)](
+        batch.payload,
+        batch.tiles,
+        batch.tiles.shape[1],
+        own,
+        batch.values,
+        batch.status,
+        WIDE=batch.wide,
+        BLOCKS=BLOCKS,
+        num_warps=WARPS,
+    )

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bilinear resize with antialias in plain PyTorch: two products of matrices an image."""
+
+from __future__ import annotations
+
+import torch
+
+from headrace.kernels._fields import Sample
+from headrace.kernels.finish.reference import convert_levels
+from headrace.kernels.resize._jobs import Job
+from headrace.kernels.resize._tables import ResizeBatch
+
+_SAMPLES = {torch.uint8: Sample.UINT8, torch.uint16: Sample.UINT16, torch.int16: Sample.INT16}
+_LEVELS = {Sample.UINT8: (0, 255), Sample.UINT16: (0, 65535), Sample.INT16: (-32768, 32767)}
+
+
+def run(batch: ResizeBatch) -> None:
+    """Resize all images of a batch."""
+    stored = _SAMPLES[batch.source.dtype]
+    least, most = _LEVELS[stored]
+    source = batch.source.view(torch.int16) if stored == Sample.UINT16 else batch.source
+    for i, job in enumerate(batch.jobs.T.tolist()):
+        rows = _weights(batch, job[Job.ROWS], job[Job.HEIGHT])  # [H, h]
+        columns = _weights(batch, job[Job.COLUMNS], job[Job.WIDTH])  # [W, w]
+        shape = job[Job.CHANNELS], rows.shape[1], columns.shape[1]
+        image = source.as_strided(shape, job[Job.STRIDE_C : Job.STRIDE_X + 1], job[Job.SOURCE])
+        levels = (image.int() & 0xFFFF if stored == Sample.UINT16 else image).float()
+        made = (rows @ levels @ columns.T + 0.5).floor().clamp(least, most).int()  # [C, H, W]
+        made = made.flip(2) if job[Job.FLIP] else made
+        channel = torch.arange(shape[0], device=made.device)[:, None, None]
+        kind = torch.full_like(channel, stored)
+        converted = convert_levels(made, kind, channel, batch.factors, batch.out.dtype)
+        batch.out[i].copy_(converted.to(batch.out.dtype))
+
+
+def _weights(batch: ResizeBatch, start: int, count: int) -> torch.Tensor:
+    """What each sample of the source counts for in each of the result."""
+    own = slice(start, start + count)
+    first, taps = batch.first[own, None], batch.count[own, None]
+    sample = torch.arange(int((first + taps).max()), device=first.device)[None]
+    weights = (1 - (batch.position[own, None] + (sample - first) * batch.step[own, None]).abs()).clamp(min=0)
+    return torch.where((sample >= first) & (sample < first + taps), weights * batch.unit[own, None], 0)

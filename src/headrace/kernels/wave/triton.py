@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# ruff: noqa: ANN001, ANN201, N803, N806, PLR0912, PLR0915
+# mypy: disable-error-code="assignment, import, no-untyped-call, no-untyped-def, untyped-decorator"
+"""Waves: 32 lanes take the rows of a plane, each behind the one above it, and add what they predict."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from headrace.kernels._backend import sized
+from headrace.kernels._batch import DeviceBatch
+from headrace.kernels._fields import SIZES, Kind
+from headrace.kernels._lanes import (
+    CODED,
+    PACKED,
+    PALETTE,
+    ROWS,
+    TILE_AT,
+    TILE_BITS,
+    TILE_CHANNELS,
+    TILE_ENTRIES,
+    TILE_HEIGHT,
+    TILE_LENGTH,
+    TILE_VALUES,
+    TILE_WIDTH,
+    average,
+    byte,
+    tile_field,
+    tile_place,
+)
+
+CHAINS = sized(1, 256)  # a warp takes one
+
+
+@triton.jit(do_not_specialize=SIZES)
+def wave_kernel(
+    payload,
+    tiles,
+    n_tiles,
+    chains,
+    n_chains,
+    entries,
+    values,
+    KIND: tl.constexpr,
+    WIDE: tl.constexpr,
+    CHAINS: tl.constexpr,  # how many a program decodes side by side
+):
+    SKEW: tl.constexpr = 2 if KIND == CODED else 1
+    chain = tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)[None, :]  # [1, CHAINS]
+    live = chain < n_chains
+    chain = tl.where(live, chain, 0)
+    tile = tl.load(chains + chain)
+    plane = tl.load(chains + n_chains + chain)
+    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
+    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
+    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
+    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    top = (1 << tile_field(tiles, n_tiles, TILE_BITS, tile)) - 1
+    steps = tl.where(live, w + SKEW * (h - 1), 0)
+    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + SKEW * (ROWS - 1)) * ROWS
+    groups = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+
+    lane = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    first_lane = lane == 0
+    above = tl.broadcast_to((lane + ROWS - 1) % ROWS, (ROWS, CHAINS))
+    groups += plane * ((h + 3) // 4 * ((w + 3) // 4)) + (lane >> 2) * ((w + 3) // 4)
+    in_rows = live & (lane < h)
+    if KIND == PACKED:
+        predictor = packed_predictor(base, channels, plane, length, live)
+    elif KIND == CODED:
+        predictor = coded_predictors(base, channels, plane, w, length, live)
+    else:
+        predictor = tl.zeros((1, CHAINS), tl.int32)
+
+    start = tl.zeros((1, CHAINS), tl.int32) if KIND == PALETTE else (top + 1) >> 1
+    west = tl.broadcast_to(start, (ROWS, CHAINS))
+    north = west
+    north_west = west
+    north_east = west
+    x = tl.broadcast_to(-SKEW * lane, (ROWS, CHAINS))
+    slot += tl.broadcast_to(lane, (ROWS, CHAINS))
+    # What a step adds is on its way while earlier steps are taken: the entry for two steps, the bytes for one.
+    if KIND == PACKED:
+        entry = load_entry(groups, x, w, in_rows)
+        coming = load_bytes(base, entry, lane, x, length, WIDE)
+        next_entry = load_entry(groups, x + 1, w, in_rows)
+    else:
+        coming = load_residual(slot, x, w, in_rows)
+    for step in range(tl.max(steps)):
+        if KIND == PACKED:
+            given = cut_sample(coming, entry, lane, x, WIDE)
+            entry = next_entry
+            coming = load_bytes(base, entry, lane, x + 1, length, WIDE)
+            next_entry = load_entry(groups, x + 2, w, in_rows)
+        else:
+            given = coming.to(tl.int32) & 0xFFFF
+            coming = load_residual(slot + ROWS, x + 1, w, in_rows)
+        north_west = north
+        if SKEW == 2:
+            north = north_east
+            north_east = tl.gather(west, above, 0)
+        else:
+            north = tl.gather(west, above, 0)
+        # On the first row everything above is W, in the first column everything to the left is N: predictors agree.
+        n = tl.where(first_lane, west, north)
+        at_left = x == 0
+        left = tl.where(at_left, n, west)
+        if KIND == PALETTE:
+            west = tl.where(given == 255, tl.where(left == north_west, n, left), given)
+        elif KIND == PACKED:
+            west = (predict_packed(left, n, north_west, predictor) + given) & top
+        else:
+            ne = tl.where(at_left | first_lane | (x == w - 1), n, north_east)
+            chosen = (predictor >> 4 * (x >> 5 & 7)) & 15
+            west = (predict_coded(left, n, north_west, ne, chosen) + given) & top
+        stored = west.to(tl.int16) if WIDE else west.to(tl.uint8)
+        tl.store(slot, stored, mask=in_rows & (step < steps))
+        slot += ROWS
+        x += 1
+
+
+@triton.jit
+def load_residual(slot, x, w, in_rows):
+    """What was expanded to the slot."""
+    return tl.load(slot, mask=in_rows & (x >= 0) & (x < w), other=0)
+
+
+@triton.jit
+def load_entry(groups, x, w, in_rows):
+    """The beginning and the width of the group that a lane is in; 0, which reads nothing, outside of the tile."""
+    return tl.load(groups + (x >> 2), mask=in_rows & (x >= 0) & (x < w), other=0)
+
+
+@triton.jit
+def load_bytes(base, entry, lane, x, length, WIDE: tl.constexpr):
+    """The two bytes that hold a packed sample, or its low part and its high part (spec §5.1)."""
+    b = entry & 31
+    i = (lane & 3) * 4 + (x & 3)
+    at = (entry >> 5) + (i * (tl.minimum(b, 8) if WIDE else b) >> 3)
+    near = raw_byte(base, at, length, b > 0)
+    far = raw_byte(base, at + 1, length, b > 0)
+    octets = near, far
+    if WIDE:
+        at = (entry >> 5) + 16 + (i * tl.maximum(b - 8, 0) >> 3)
+        octets = near, far, raw_byte(base, at, length, b > 8), raw_byte(base, at + 1, length, b > 8)
+    return octets
+
+
+@triton.jit
+def cut_sample(octets, entry, lane, x, WIDE: tl.constexpr):
+    """The sample of b bits in those bytes, in two's complement."""
+    b = entry & 31
+    i = (lane & 3) * 4 + (x & 3)
+    low_bits = tl.minimum(b, 8) if WIDE else b
+    window = octets[0].to(tl.int32) | octets[1].to(tl.int32) << 8
+    sample = (window >> (i * low_bits & 7)) & ((1 << low_bits) - 1)
+    if WIDE:
+        high_bits = b - low_bits
+        window = octets[2].to(tl.int32) | octets[3].to(tl.int32) << 8
+        sample |= ((window >> (i * high_bits & 7)) & ((1 << high_bits) - 1)) << 8
+    sign = (1 << b) >> 1
+    return (sample ^ sign) - sign
+
+
+@triton.jit
+def raw_byte(base, at, length, mask):
+    """A byte of a tile as it was loaded, so that nothing waits for it yet."""
+    return tl.load(base + at, mask=(at >= 0) & (at < tl.where(mask, length, 0)), other=0)
+
+
+@triton.jit
+def packed_predictor(base, channels, plane, length, mask):
+    at = 1 + (channels + 3) // 4 + (plane >> 1)
+    return (byte(base, at, length, mask) >> 4 * (plane & 1)) & 15
+
+
+@triton.jit
+def coded_predictors(base, channels, plane, w, length, mask):
+    """The predictors of up to eight strips, four bits each."""
+    stored = ((w + 31) // 32 + 1) // 2
+    at = 1 + (channels + 3) // 4 + plane * stored
+    found = byte(base, at, length, mask)
+    for i in tl.static_range(1, 4):
+        found |= byte(base, at + i, length, mask & (i < stored)) << 8 * i
+    return found
+
+
+@triton.jit
+def median_of(w, n, nw):
+    low = tl.minimum(w, n)
+    high = tl.maximum(w, n)
+    return low + high - tl.minimum(tl.maximum(nw, low), high)
+
+
+@triton.jit
+def predict_packed(w, n, nw, chosen):
+    """Predictors 0 to 2 (spec §5.5): the average of two things that may be the same."""
+    median = median_of(w, n, nw)
+    flat = average(w, n)
+    return average(tl.where(chosen == 0, flat, median), tl.where(chosen == 1, median, flat))
+
+
+@triton.jit
+def predict_coded(w, n, nw, ne, chosen):
+    """Predictors 0 to 4."""
+    median = median_of(w, n, nw)
+    flat = average(w, tl.where(chosen >= 3, average(n, ne), n))
+    one = tl.where((chosen == 0) | (chosen == 3), flat, median)
+    return average(one, tl.where(chosen == 1, median, flat))
+
+
+def run(batch: DeviceBatch, kind: Kind) -> None:
+    """Decode the planes of all tiles of a kind to their slots."""
+    chains = batch.chains_of(kind)
+    n = chains.shape[1]
+    wave_kernel[(triton.cdiv(n, CHAINS),)](
+        batch.payload,
+        batch.tiles,
+        batch.tiles.shape[1],
+        chains,
+        n,
+        batch.entries,
+        batch.values,
+        KIND=int(kind),
+        WIDE=batch.wide,
+        CHAINS=CHAINS,
+        num_warps=1,
+    )
