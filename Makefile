@@ -43,7 +43,7 @@ $(VENV)/.built: $(VENV)/.installed $(BUILT_FROM)
 	$(BIN)/cmake --install $(BUILD) --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	touch $@
 
-test: setup  ## Run the tests; ARGS are passed to pytest
+test: setup $(VENV)/.torch  ## Run the tests; ARGS are passed to pytest
 	$(BIN)/python -m pytest $(ARGS)
 
 check: setup  ## Lint, types and formatting
