@@ -126,16 +126,14 @@ def variants() -> Iterator[Variant]:
             "both",
         )
         for dtype, (pointer, form) in _OUT.items():
-            for waves, which in ((True, "planes"), (False, "others")):
-                flags = {"WAVES": waves, "RANKED": wide or not waves, "SPREAD": not waves}
-                yield Variant(
-                    f"finish {which}, {bits} bit to {dtype}",
-                    finish.finish_kernel,
-                    {"FORM": form, "WIDE": wide, "STEPS": finish.STEPS, **flags},
-                    finish.WARPS,
-                    values | {"out": pointer},
-                    "both",
-                )
+            yield Variant(
+                f"finish, {bits} bit to {dtype}",
+                finish.finish_kernel,
+                {"FORM": form, "WIDE": wide, "STEPS": finish.STEPS},
+                finish.WARPS,
+                values | {"out": pointer},
+                "both",
+            )
     for dtype, (pointer, form) in _OUT.items():
         yield Variant(
             f"resize, 8 bit to {dtype}",

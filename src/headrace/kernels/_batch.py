@@ -76,7 +76,6 @@ class StagedBatch:
     max_width: int
     """Of a tile."""
     max_channels: int
-    min_channels: int
 
     def has(self, kind: Kind) -> bool:
         return f"{kind.name.lower()}_tiles" in self.parts
@@ -107,11 +106,6 @@ class DeviceBatch:
     def tiles_of(self, kind: Kind) -> torch.Tensor:
         """The numbers of the tiles of a kind, int32 [n]."""
         return self._part(f"{kind.name.lower()}_tiles")
-
-    def tiles_of_waves(self, *, waves: bool) -> torch.Tensor | None:
-        """The numbers of the tiles whose planes waves decode, or of the others, int32 [n]; None if there are none."""
-        name = "wave_tiles" if waves else "other_tiles"
-        return self._part(name) if name in self.staged.parts else None
 
     def chains_of(self, kind: Kind) -> torch.Tensor:
         """The tile and the plane of each chain of a kind, int32 [2, n]."""
@@ -168,10 +162,6 @@ def stage(
             chains = np.repeat(own, planes), np.arange(planes.sum(), dtype=np.int32) - np.repeat(first, planes)
             arrays[f"{kind.name.lower()}_tiles"] = own
             arrays[f"{kind.name.lower()}_chains"] = np.stack(chains).astype(np.int32)
-    in_waves = tiles[Tile.KIND] >= Kind.PACKED
-    for name, mask in (("wave_tiles", in_waves), ("other_tiles", ~in_waves)):
-        if mask.any():
-            arrays[name] = np.flatnonzero(mask).astype(np.int32)
     parts: dict[str, Part] = {}
     end = 0
     for name, array in arrays.items():
@@ -192,7 +182,6 @@ def stage(
         wide=bool((tiles[Tile.BITS] == 16).any()),
         max_width=int(tiles[Tile.WIDTH].max(initial=1)),
         max_channels=int(tiles[Tile.CHANNELS].max(initial=1)),
-        min_channels=int(tiles[Tile.CHANNELS].min(initial=64)),
     )
 
 

@@ -4,8 +4,8 @@
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The last kernel: planes to pixels of the output, with colour, ranks, region, flip, layout, dtype and normalisation.
 
-A program takes a tile, some steps of its wave at a time: all rows, and of each row the columns that its lane had
-reached. Values of a step lie side by side, and so do columns of a row: both what is read and what is written does.
+A program takes a tile and some steps of its wave: all rows, and of each row the columns that its lane had reached. The
+values of a step lie side by side, and so do the columns of a row, so that both what is read and what is written is.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from headrace.kernels._lanes import (
     IMAGE_STRIDE_X,
     IMAGE_STRIDE_Y,
     IMAGE_WIDTH,
+    PACKED,
     PALETTE,
     RAW,
     ROWS,
@@ -55,7 +56,7 @@ UINT16 = tl.constexpr(1)
 INT16 = tl.constexpr(2)
 FLOAT = tl.constexpr(3)
 FORMS = {torch.uint8: 0, torch.uint16: 1, torch.int16: 2, torch.float16: 3, torch.float32: 3}
-STEPS, WARPS = sized(32, 512), 8
+STEPS, WARPS = sized(32, 512), 16
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -63,7 +64,6 @@ def finish_kernel(
     payload,
     tiles,
     n_tiles,
-    own_tiles,
     images,
     n_images,
     ranks,
@@ -73,86 +73,77 @@ def finish_kernel(
     out_channels,
     FORM: tl.constexpr,  # of the output
     WIDE: tl.constexpr,
-    WAVES: tl.constexpr,  # whether these are tiles of the kinds that waves decode to planes, or of the others
-    RANKED: tl.constexpr,  # whether any image has ranks
-    SPREAD: tl.constexpr,  # whether any image of one channel comes out with three
     STEPS: tl.constexpr,
 ):
-    tile = tl.load(own_tiles + tl.program_id(0)).to(tl.int64)
+    tile = tl.program_id(0).to(tl.int64)
     image = tile_place(tiles, n_tiles, TILE_IMAGE, tile)
     kind = tile_field(tiles, n_tiles, TILE_KIND, tile)
     h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
     w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    skew = tl.where(kind == CODED, 2, tl.where((kind == PACKED) | (kind == PALETTE), 1, 0))
+    y = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    step = tl.program_id(1) * STEPS + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
+    x = step - skew * y
     top = tile_field(tiles, n_tiles, TILE_TOP, tile)
     left = tile_field(tiles, n_tiles, TILE_LEFT, tile)
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile)
-    value_bytes = n // 8
-    skew = tl.where(kind == CODED, 2, tl.where(kind == PALETTE, 1, 0)) if not WAVES else tl.where(kind == CODED, 2, 1)
-    plane_stride = ((w + skew * (ROWS - 1)) * ROWS).to(tl.int64)
+    height = tile_field(images, n_images, IMAGE_HEIGHT, image)
+    width = tile_field(images, n_images, IMAGE_WIDTH, image)
+    wanted = (y < h) & (x >= 0) & (x < w) & (top + y >= 0) & (top + y < height)
+    wanted = wanted & (left + x >= 0) & (left + x < width)
+    if tl.max(wanted.to(tl.int32)) == 0:
+        return
 
     # Positions in 64 bits are those of the tile; within a tile 32 bits do.
-    width = tile_field(images, n_images, IMAGE_WIDTH, image)
     stride_c = tile_place(images, n_images, IMAGE_STRIDE_C, image)
     stride_y = tile_place(images, n_images, IMAGE_STRIDE_Y, image)
     stride_x = tile_place(images, n_images, IMAGE_STRIDE_X, image)
     flip = tile_field(images, n_images, IMAGE_FLIP, image) > 0
     corner = out + tile_place(images, n_images, IMAGE_OUT, image)
     corner += top * stride_y + tl.where(flip, width - 1 - left, left) * stride_x
-    step_x = tl.where(flip, -stride_x, stride_x).to(tl.int32)
+    pixel = y * stride_y.to(tl.int32) + x * tl.where(flip, -stride_x, stride_x).to(tl.int32)  # [ROWS, STEPS]
+    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
+    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
+    value_bytes = n // 8
+    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile)
+    place = step * ROWS + y  # [ROWS, STEPS]
+    plane_stride = (w + skew * (ROWS - 1)) * ROWS
     rank_table = ranks + tile_place(images, n_images, IMAGE_RANKS, image)
     rank_count = tile_field(images, n_images, IMAGE_RANK_COUNT, image)
     stored = tile_field(images, n_images, IMAGE_DTYPE, image)
     kept = tl.where(out_channels == 0, channels, out_channels)
     spread = (channels <= 2) & (kept == 3)  # one channel comes out as three
 
-    y = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
-    in_rows = (y < h) & (top + y >= 0) & (top + y < tile_field(images, n_images, IMAGE_HEIGHT, image))
-    first_x = tl.maximum(-left, 0)  # the columns of the tile that the region has
-    end_x = tl.minimum(width - left, w)
-    for first_step in range(first_x, end_x + skew * (h - 1), STEPS):
-        step = first_step + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
-        x = step - skew * y
-        wanted = in_rows & (x >= first_x) & (x < end_x)  # [ROWS, STEPS]
-        pixel = y * stride_y.to(tl.int32) + x * step_x
-        place = step * ROWS + y
-        near = tl.zeros((ROWS, STEPS), tl.int32)
-        far = near
-        for plane in range(channels):
-            channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
-            if WAVES:
-                value = plane_value(slot + plane * plane_stride + place, wanted, WIDE)
-                value = undo_colour(value, near, far, colour_code(base, channel, length, True), n)
-            elif kind == PALETTE:
-                colour = plane_value(slot + place, wanted, WIDE)
-                value = coded_value(base, 2 + (colour * channels + channel) * value_bytes, length, wanted, WIDE, n)
-            else:
-                source = tl.where(kind == RAW, y * w + x, 0)
-                value = coded_value(base, 1 + (source * channels + channel) * value_bytes, length, wanted, WIDE, n)
-            # Channels are coded in the order 1, 0, 2, 3 …; channel 0 stands between 1 and 2 but is the farther one.
-            if plane == 1:
-                far = value
-            else:
-                far = near
-                near = value
+    near = tl.zeros((ROWS, STEPS), tl.int32)
+    far = near
+    for plane in range(channels):
+        channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
+        if kind >= PACKED:
+            value = plane_value(slot + plane * plane_stride.to(tl.int64) + place, wanted, WIDE)
+            value = undo_colour(value, near, far, colour_code(base, channel, length, True), n)
+        elif kind == PALETTE:
+            colour = plane_value(slot + place, wanted, WIDE)
+            value = coded_value(base, 2 + (colour * channels + channel) * value_bytes, length, wanted, WIDE, n)
+        else:
+            source = tl.where(kind == RAW, y * w + x, 0)
+            value = coded_value(base, 1 + (source * channels + channel) * value_bytes, length, wanted, WIDE, n)
+        # Channels are coded in the order 1, 0, 2, 3 …; channel 0 stands between 1 and 2 but is the farther one.
+        if plane == 1:
+            far = value
+        else:
+            far = near
+            near = value
 
-            if RANKED:
-                if rank_count > 0:
-                    value = tl.load(rank_table + tl.minimum(value, rank_count - 1), mask=wanted, other=0)
-            if stored == INT16:
-                value -= 32768
-            if SPREAD:
-                first = tl.where(spread, 0, channel)
-                copies = tl.where(spread, tl.where(channel == 0, 3, 0), tl.where(channel < kept, 1, 0))
-                for came_out in range(first, first + copies):
-                    factor = factors + stored * 64 + came_out
-                    store_value(corner + came_out * stride_c + pixel, value, stored, factor, wanted, FORM)
-            else:
-                factor = factors + stored * 64 + channel
-                store_value(corner + channel * stride_c + pixel, value, stored, factor, wanted & (channel < kept), FORM)
+        if rank_count > 0:
+            value = tl.load(rank_table + tl.minimum(value, rank_count - 1), mask=wanted, other=0)
+        if stored == INT16:
+            value -= 32768
+        first = tl.where(spread, 0, channel)
+        copies = tl.where(spread, tl.where(channel == 0, 3, 0), tl.where(channel < kept, 1, 0))
+        for came_out in range(first, first + copies):
+            factor = factors + stored * 64 + came_out
+            store_value(corner + came_out * stride_c + pixel, value, stored, factor, wanted, FORM)
 
 
 @triton.jit
@@ -202,28 +193,21 @@ def convert_level(value, stored, FORM: tl.constexpr):
 
 def run(batch: DeviceBatch) -> None:
     """Write all images of a batch."""
-    for waves in (True, False):
-        own = batch.tiles_of_waves(waves=waves)
-        if own is None:
-            continue
-        finish_kernel[(len(own),)](
-            batch.payload,
-            batch.tiles,
-            batch.tiles.shape[1],
-            own,
-            batch.images,
-            batch.images.shape[1],
-            batch.ranks,
-            batch.factors,
-            batch.values,
-            batch.out,
-            batch.out_channels,
-            FORM=FORMS[batch.out.dtype],
-            WIDE=batch.wide,
-            WAVES=waves,
-            RANKED=len(batch.ranks) > 0,
-            SPREAD=batch.out_channels == 3 and batch.staged.min_channels < 3,
-            STEPS=STEPS,
-            num_warps=WARPS,
-            enable_fp_fusion=False,
-        )
+    most_steps = batch.staged.max_width + 2 * 31
+    finish_kernel[(batch.tiles.shape[1], triton.cdiv(most_steps, STEPS))](
+        batch.payload,
+        batch.tiles,
+        batch.tiles.shape[1],
+        batch.images,
+        batch.images.shape[1],
+        batch.ranks,
+        batch.factors,
+        batch.values,
+        batch.out,
+        batch.out_channels,
+        FORM=FORMS[batch.out.dtype],
+        WIDE=batch.wide,
+        STEPS=STEPS,
+        num_warps=WARPS,
+        enable_fp_fusion=False,
+    )

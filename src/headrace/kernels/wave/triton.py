@@ -136,20 +136,16 @@ def load_entry(groups, x, w, in_rows):
 
 @triton.jit
 def load_bytes(base, entry, lane, x, length, WIDE: tl.constexpr):
-    """The two bytes that hold a packed sample, or its low part, and those of its high part (spec §5.1).
-
-    They are not converted, so that nothing waits for them yet. Entries are never negative; a width of 0 cuts out nothing
-    of whatever is there.
-    """
+    """The two bytes that hold a packed sample, or its low part and its high part (spec §5.1)."""
     b = entry & 31
     i = (lane & 3) * 4 + (x & 3)
     at = (entry >> 5) + (i * (tl.minimum(b, 8) if WIDE else b) >> 3)
-    octets = tl.load(base + at, mask=at < length, other=0), tl.load(base + at + 1, mask=at + 1 < length, other=0)
+    near = raw_byte(base, at, length, b > 0)
+    far = raw_byte(base, at + 1, length, b > 0)
+    octets = near, far
     if WIDE:
         at = (entry >> 5) + 16 + (i * tl.maximum(b - 8, 0) >> 3)
-        near = tl.load(base + at, mask=at < tl.where(b > 8, length, 0), other=0)
-        far = tl.load(base + at + 1, mask=at + 1 < tl.where(b > 8, length, 0), other=0)
-        octets = octets[0], octets[1], near, far
+        octets = near, far, raw_byte(base, at, length, b > 8), raw_byte(base, at + 1, length, b > 8)
     return octets
 
 
@@ -167,6 +163,12 @@ def cut_sample(octets, entry, lane, x, WIDE: tl.constexpr):
         sample |= ((window >> (i * high_bits & 7)) & ((1 << high_bits) - 1)) << 8
     sign = (1 << b) >> 1
     return (sample ^ sign) - sign
+
+
+@triton.jit
+def raw_byte(base, at, length, mask):
+    """A byte of a tile as it was loaded, so that nothing waits for it yet."""
+    return tl.load(base + at, mask=(at >= 0) & (at < tl.where(mask, length, 0)), other=0)
 
 
 @triton.jit
