@@ -46,7 +46,7 @@ $(VENV)/.built: $(VENV)/.installed $(BUILT_FROM)
 test: setup $(VENV)/.torch  ## Run the tests; ARGS are passed to pytest
 	$(BIN)/python -m pytest $(ARGS)
 
-check: setup  ## Lint, types and formatting
+check: setup $(VENV)/.torch  ## Lint, types and formatting
 	$(BIN)/ruff check $(PY)
 	$(BIN)/ruff format --check $(PY)
 	$(BIN)/mypy
