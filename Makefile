@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check format stub bench fuzz demo peers clean
+.PHONY: arm help setup build test check kernels format stub bench fuzz demo peers clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -52,6 +52,9 @@ check: setup $(VENV)/.torch  ## Lint, types and formatting
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	cmp $(BUILD)/_core.pyi src/headrace/_core.pyi || { echo "the stub is out of date: make stub"; exit 1; }
+
+kernels: setup $(VENV)/.torch  ## Compile the Triton kernels for accelerators that need not be there; no spills allowed
+	$(BIN)/python benchmarks/kernels.py --check --jobs $(JOBS)
 
 format: setup  ## Format Python and C++, and mend what ruff can
 	$(BIN)/ruff check --fix $(PY)

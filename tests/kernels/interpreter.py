@@ -53,6 +53,7 @@ class Ranges:
         self.readable: list[tuple[int, int]] = []
         self.writable: list[tuple[int, int]] = []
         self.checked = 0
+        self.cut = 0  # bytes of each tile that are forbidden, for tests of the check itself
 
     def allow(self, tensor: Any, *, write: bool = False) -> None:
         """Allow the memory of a contiguous tensor."""

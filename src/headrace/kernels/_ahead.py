@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="import"
-"""Compiling every kernel ahead of time, for devices that are not there: what `make kernels` and the benchmark do."""
+"""Compiling every kernel ahead of time, for devices that are not there: what `make kernels` and the benchmark do.
+
+Not for a process that has TRITON_INTERPRET set: there are no compiled kernels in it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from headrace.kernels._fields import Kind
+from headrace.kernels._fields import TILE_WIDTH, Kind
 from headrace.kernels.coded import triton as coded
 from headrace.kernels.coded._expand import coded_expand_kernel
 from headrace.kernels.coded._index import coded_index_kernel
@@ -29,6 +32,9 @@ TARGETS = {
     "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
+FAST_PATH = frozenset({"packed", "wave", "finish"})
+"""The operations that mode `fast` takes; none of their kernels may spill registers."""
+
 _POINTERS = {
     "payload": "*u8",
     "tiles": "*i64",
@@ -47,20 +53,27 @@ _POINTERS = {
     "step": "*fp32",
     "unit": "*fp32",
 }
-_OUT = {"uint8": ("*u8", 0), "float16": ("*fp16", 3), "float32": ("*fp32", 3)}
+_OUT = {
+    "uint8": ("*u8", 0),
+    "uint16": ("*u16", 1),
+    "int16": ("*i16", 2),
+    "float16": ("*fp16", 3),
+    "float32": ("*fp32", 3),
+}
+_DEPTHS = {8: (False, "*u8"), 16: (True, "*i16")}  # whether values are wide, and what points to them
 
 
 @dataclass(frozen=True)
 class Variant:
     """A kernel with its compile-time constants chosen."""
 
+    operation: str
+    """The folder that it is in."""
     name: str
     kernel: Any
     constants: dict[str, Any]
     warps: int
     pointers: dict[str, str]
-    mode: str
-    """Of which mode's images it is the path: "fast", "dense" or "both"."""
 
     def compile(self, target: GPUTarget) -> Any:
         """Compile it as a launch would: pointers are aligned, products and sums are not fused."""
@@ -72,74 +85,39 @@ class Variant:
         return triton.compile(source, target=target, options={"num_warps": self.warps, "enable_fp_fusion": False})
 
 
-def variants() -> Iterator[Variant]:
-    """Every kernel, in the variants that differ in more than a size: 8 and 16 bits, and the dtypes of the output."""
-    yield Variant(
-        "packed index",
-        packed.packed_index_kernel,
-        {"PHASES": 3, "ACROSS": packed.across_of(256), "CHUNK": packed.CHUNK},
-        packed.WARPS,
-        {},
-        "fast",
-    )
-    yield Variant(
-        "coded index",
-        coded_index_kernel,
-        {"PHASES": 3, "PLANES": coded.PLANES, "CHUNK": coded.INDEX_CHUNK},
-        coded.WARPS,
-        {},
-        "dense",
-    )
-    yield Variant(
-        "coded numbers",
-        coded_numbers_kernel,
-        {"PHASES": 3, "BLOCKS": coded.BLOCKS, "CHUNK": coded.CHUNK},
-        coded.WARPS,
-        {},
-        "dense",
-    )
-    for bits, wide in ((8, False), (16, True)):
-        values = {"values": "*i16" if wide else "*u8"}
-        for kind, mode in ((Kind.PACKED, "fast"), (Kind.CODED, "dense"), (Kind.PALETTE, "both")):
-            yield Variant(
-                f"{kind.name.lower()} wave, {bits} bit",
-                wave.wave_kernel,
-                {"KIND": int(kind), "WIDE": wide, "CHAINS": wave.CHAINS},
-                1,
-                values,
-                mode,
-            )
-        yield Variant(
-            f"coded expand, {bits} bit",
-            coded_expand_kernel,
-            {"WIDE": wide, "BLOCKS": coded.BLOCKS},
-            coded.WARPS,
-            values,
-            "dense",
-        )
-        yield Variant(
-            f"palette expand, {bits} bit",
-            palette.palette_expand_kernel,
-            {"WIDE": wide, "BLOCKS": palette.BLOCKS},
-            palette.WARPS,
-            values,
-            "both",
-        )
-        for dtype, (pointer, form) in _OUT.items():
-            yield Variant(
-                f"finish, {bits} bit to {dtype}",
-                finish.finish_kernel,
-                {"FORM": form, "WIDE": wide, "STEPS": finish.STEPS},
-                finish.WARPS,
-                values | {"out": pointer},
-                "both",
-            )
-    for dtype, (pointer, form) in _OUT.items():
-        yield Variant(
-            f"resize, 8 bit to {dtype}",
-            resize.resize_kernel,
-            {"SAMPLE": 0, "FORM": form, "ROWS": resize.ROWS, "COLUMNS": resize.COLUMNS},
-            resize.WARPS,
-            {"source": "*u8", "out": pointer},
-            "both",
-        )
+def variants(target: GPUTarget) -> Iterator[Variant]:
+    """Every kernel in the variants that differ in more than a size: halves, depths, and dtypes of the output."""
+    yield from _index_variants(target)
+    for depth, (wide, pointer) in _DEPTHS.items():
+        values = {"values": pointer}
+        for kind in (Kind.PACKED, Kind.CODED, Kind.PALETTE):
+            constants = {"KIND": int(kind), "WIDE": wide, "CHAINS": target.warp_size // 32}
+            yield Variant("wave", f"{kind.name.lower()} wave, {depth} bit", wave.wave_kernel, constants, 1, values)
+        constants = {"WIDE": wide, "BLOCKS": coded.BLOCKS}
+        yield Variant("coded", f"coded expand, {depth} bit", coded_expand_kernel, constants, coded.WARPS, values)
+        constants = {"WIDE": wide, "BLOCKS": palette.BLOCKS}
+        kernel = palette.palette_expand_kernel
+        yield Variant("palette", f"palette expand, {depth} bit", kernel, constants, palette.WARPS, values)
+        for dtype, (out, form) in _OUT.items():
+            name, pointers = f"finish, {depth} bit to {dtype}", values | {"out": out}
+            for extra, ranked in {"": False, ", ranks": True}.items():
+                constants = {"FORM": form, "WIDE": wide, "RANKED": ranked}
+                constants |= {"STEPS": finish.STEPS, "TURNS": finish.TURNS}
+                yield Variant("finish", name + extra, finish.finish_kernel, constants, finish.WARPS, pointers)
+    for sample, stored in enumerate(("uint8", "uint16", "int16")):
+        for dtype, (out, form) in {stored: _OUT[stored], "float32": _OUT["float32"]}.items():
+            constants = {"SAMPLE": sample, "FORM": form, "ROWS": resize.ROWS, "COLUMNS": resize.COLUMNS}
+            name, pointers = f"resize, {stored} to {dtype}", {"source": _OUT[stored][0], "out": out}
+            yield Variant("resize", name, resize.resize_kernel, constants, resize.WARPS, pointers)
+
+
+def _index_variants(target: GPUTarget) -> Iterator[Variant]:
+    """What has two halves, which are launches of their own on AMD's devices (`_lanes.phases_of`)."""
+    halves = {"": 3} if target.backend == "cuda" else {", first half": 1, ", second half": 2}
+    for half, phases in halves.items():
+        constants = {"PHASES": phases, "ACROSS": packed.across_of(TILE_WIDTH), "CHUNK": packed.CHUNK}
+        yield Variant("packed", f"packed index{half}", packed.packed_index_kernel, constants, packed.WARPS, {})
+        constants = {"PHASES": phases, "PLANES": coded.PLANES, "CHUNK": coded.INDEX_CHUNK}
+        yield Variant("coded", f"coded index{half}", coded_index_kernel, constants, coded.WARPS, {})
+        constants = {"PHASES": phases, "BLOCKS": coded.BLOCKS, "CHUNK": coded.CHUNK}
+        yield Variant("coded", f"coded numbers{half}", coded_numbers_kernel, constants, coded.WARPS, {})

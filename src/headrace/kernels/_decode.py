@@ -14,7 +14,7 @@ from headrace.errors import InvalidOutput
 from headrace.kernels._backend import Backend, choose, decode_with
 from headrace.kernels._batch import StagedBatch, factors_of, out_places, place, stage
 from headrace.kernels._describe import Region, describe
-from headrace.kernels._fields import Image
+from headrace.kernels._fields import LANES, TILE_WIDTH, Image
 from headrace.kernels._normalisation import STORED, normalisation, output_dtype
 from headrace.kernels._status import check_status
 
@@ -194,3 +194,8 @@ def _check_out(out: torch.Tensor, shapes: Sequence[tuple[int, int, int]], dtype:
         raise InvalidOutput(f"the images are {shapes} as [C, H, W], but out is {list(out.shape)} as [N, C, H, W]")
     if out.dtype != dtype:
         raise InvalidOutput(f"{dtype} comes out, but out is {out.dtype}")
+    if LANES * out.stride(2) + TILE_WIDTH * out.stride(3) >= 2**31:
+        raise InvalidOutput(
+            f"the rows of out are {out.stride(2)} elements apart and its columns {out.stride(3)}, so that a tile would "
+            "span 2^31 elements; decode into a tensor of its own and copy"
+        )

@@ -78,6 +78,7 @@ class Sample(IntEnum):
 
 
 LANES = 32  # rows of a tile, and lanes that take a row each
+TILE_WIDTH = 256  # at most
 MAX_CHANNELS = 64
 ALIGNMENT = 16  # of each tile in the payload, and of each part of a staged batch
 SKEW = {Kind.PALETTE: 1, Kind.PACKED: 1, Kind.CODED: 2}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
-# ruff: noqa: ANN001, ANN201, N803, PLR0915
+# ruff: noqa: ANN001, ANN201, N803, PLR0915, SIM102
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The last kernel: planes to pixels of the output, with colour, ranks, region, flip, layout, dtype and normalisation.
 
@@ -16,7 +16,7 @@ import triton.language as tl
 
 from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import SIZES
+from headrace.kernels._fields import LANES, SIZES, Kind
 from headrace.kernels._lanes import (
     CODED,
     IMAGE_DTYPE,
@@ -56,7 +56,7 @@ UINT16 = tl.constexpr(1)
 INT16 = tl.constexpr(2)
 FLOAT = tl.constexpr(3)
 FORMS = {torch.uint8: 0, torch.uint16: 1, torch.int16: 2, torch.float16: 3, torch.float32: 3}
-STEPS, WARPS = sized(32, 512), 16
+STEPS, TURNS, WARPS = sized(32, 512), 3, 8
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -73,7 +73,9 @@ def finish_kernel(
     out_channels,
     FORM: tl.constexpr,  # of the output
     WIDE: tl.constexpr,
+    RANKED: tl.constexpr,  # whether any image of the batch has ranks
     STEPS: tl.constexpr,
+    TURNS: tl.constexpr,  # times STEPS are what a program takes
 ):
     tile = tl.program_id(0).to(tl.int64)
     image = tile_place(tiles, n_tiles, TILE_IMAGE, tile)
@@ -81,18 +83,11 @@ def finish_kernel(
     h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
     w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
     skew = tl.where(kind == CODED, 2, tl.where((kind == PACKED) | (kind == PALETTE), 1, 0))
-    y = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
-    step = tl.program_id(1) * STEPS + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
-    x = step - skew * y
+    steps = w + skew * (ROWS - 1)
     top = tile_field(tiles, n_tiles, TILE_TOP, tile)
     left = tile_field(tiles, n_tiles, TILE_LEFT, tile)
     height = tile_field(images, n_images, IMAGE_HEIGHT, image)
     width = tile_field(images, n_images, IMAGE_WIDTH, image)
-    wanted = (y < h) & (x >= 0) & (x < w) & (top + y >= 0) & (top + y < height)
-    wanted = wanted & (left + x >= 0) & (left + x < width)
-    if tl.max(wanted.to(tl.int32)) == 0:
-        return
-
     # Positions in 64 bits are those of the tile; within a tile 32 bits do.
     stride_c = tile_place(images, n_images, IMAGE_STRIDE_C, image)
     stride_y = tile_place(images, n_images, IMAGE_STRIDE_Y, image)
@@ -100,50 +95,70 @@ def finish_kernel(
     flip = tile_field(images, n_images, IMAGE_FLIP, image) > 0
     corner = out + tile_place(images, n_images, IMAGE_OUT, image)
     corner += top * stride_y + tl.where(flip, width - 1 - left, left) * stride_x
-    pixel = y * stride_y.to(tl.int32) + x * tl.where(flip, -stride_x, stride_x).to(tl.int32)  # [ROWS, STEPS]
+    column_stride = tl.where(flip, -stride_x, stride_x).to(tl.int32)
     base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
     length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
     channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
     n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    value_bytes = n // 8
-    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile)
-    place = step * ROWS + y  # [ROWS, STEPS]
-    plane_stride = (w + skew * (ROWS - 1)) * ROWS
+    slot = values + tl.multiple_of(tile_place(tiles, n_tiles, TILE_VALUES, tile), 16)
     rank_table = ranks + tile_place(images, n_images, IMAGE_RANKS, image)
     rank_count = tile_field(images, n_images, IMAGE_RANK_COUNT, image)
     stored = tile_field(images, n_images, IMAGE_DTYPE, image)
     kept = tl.where(out_channels == 0, channels, out_channels)
-    spread = (channels <= 2) & (kept == 3)  # one channel comes out as three
+    spread = (channels <= 2) & (kept == 3)  # one channel comes out as three: its plane is taken three times
+    least_row = tl.maximum(-top, 0)  # of those that the region has
+    rows = tl.minimum(h, height - top)
+    least_column = tl.maximum(-left, 0)
+    columns = tl.minimum(w, width - left)
 
-    near = tl.zeros((ROWS, STEPS), tl.int32)
-    far = near
-    for plane in range(channels):
-        channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
+    first = tl.program_id(1) * (STEPS * TURNS)
+    y = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    for begin in range(first, tl.minimum(first + STEPS * TURNS, steps), STEPS):
+        step = begin + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
+        x = step - skew * y
+        wanted = (y >= least_row) & (y < rows) & (x >= least_column) & (x < columns)  # [ROWS, STEPS]
+        # Whole steps are read, whichever rows of them are wanted: that makes one load of the bytes of several lanes.
+        made = tl.broadcast_to(step < steps, (ROWS, STEPS))
+        from_slot = slot + step * ROWS + y
+        at = corner + (y * stride_y.to(tl.int32) + x * column_stride)
         if kind >= PACKED:
-            value = plane_value(slot + plane * plane_stride.to(tl.int64) + place, wanted, WIDE)
-            value = undo_colour(value, near, far, colour_code(base, channel, length, True), n)
-        elif kind == PALETTE:
-            colour = plane_value(slot + place, wanted, WIDE)
-            value = coded_value(base, 2 + (colour * channels + channel) * value_bytes, length, wanted, WIDE, n)
-        else:
-            source = tl.where(kind == RAW, y * w + x, 0)
-            value = coded_value(base, 1 + (source * channels + channel) * value_bytes, length, wanted, WIDE, n)
-        # Channels are coded in the order 1, 0, 2, 3 …; channel 0 stands between 1 and 2 but is the farther one.
-        if plane == 1:
-            far = value
-        else:
+            near = tl.zeros((ROWS, STEPS), tl.int32)
             far = near
-            near = value
+            for turn in range(channels + tl.where(spread, 2, 0)):
+                plane = tl.minimum(turn, channels - 1)
+                channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
+                value = plane_value(from_slot, made, WIDE)
+                value = undo_colour(value, near, far, colour_code(base, channel, length, True), n)
+                from_slot += tl.where(turn < channels - 1, steps * ROWS, 0)
+                # Channels are coded in the order 1, 0, 2, 3 …; channel 0 is between 1 and 2 but the farther one.
+                if plane == 1:
+                    far = value
+                else:
+                    far = near
+                    near = value
+                level = level_of(value, rank_table, rank_count, stored, wanted, RANKED)
+                came_out = tl.where(spread, turn - channels + 1, channel)
+                if (came_out >= 0) & (came_out < kept):
+                    store_value(at + came_out * stride_c, level, stored, factors + came_out, wanted, FORM)
+        else:
+            place = tl.where(kind == RAW, y * w + x, 0)
+            if kind == PALETTE:
+                place = plane_value(from_slot, made, WIDE)
+            for came_out in range(tl.where(spread, 3, tl.minimum(channels, kept))):
+                channel = tl.where(spread, 0, came_out)
+                listed = tl.where(kind == PALETTE, 2, 1) + (place * channels + channel) * (n // 8)
+                value = coded_value(base, listed, length, wanted, WIDE, n)
+                level = level_of(value, rank_table, rank_count, stored, wanted, RANKED)
+                store_value(at + came_out * stride_c, level, stored, factors + came_out, wanted, FORM)
 
+
+@triton.jit
+def level_of(value, rank_table, rank_count, stored, mask, RANKED: tl.constexpr):
+    """The sample that a coded value stands for (spec §4)."""
+    if RANKED:
         if rank_count > 0:
-            value = tl.load(rank_table + tl.minimum(value, rank_count - 1), mask=wanted, other=0)
-        if stored == INT16:
-            value -= 32768
-        first = tl.where(spread, 0, channel)
-        copies = tl.where(spread, tl.where(channel == 0, 3, 0), tl.where(channel < kept, 1, 0))
-        for came_out in range(first, first + copies):
-            factor = factors + stored * 64 + came_out
-            store_value(corner + came_out * stride_c + pixel, value, stored, factor, wanted, FORM)
+            value = tl.load(rank_table + tl.minimum(value, rank_count - 1), mask=mask, other=0)
+    return value - tl.where(stored == INT16, 32768, 0)
 
 
 @triton.jit
@@ -172,7 +187,8 @@ def undo_colour(value, near, far, code, n):
 def store_value(at, value, stored, factor, mask, FORM: tl.constexpr):
     """Convert a level and write it. The product and the sum are rounded apart, as on the CPU."""
     if FORM == FLOAT:
-        made = value.to(tl.float32) * tl.load(factor) + tl.load(factor + 3 * 64)
+        own = factor + stored * 64
+        made = value.to(tl.float32) * tl.load(own) + tl.load(own + 3 * 64)
         tl.store(at, made.to(at.dtype.element_ty), mask=mask)
     else:
         tl.store(at, convert_level(value, stored, FORM).to(at.dtype.element_ty), mask=mask)
@@ -193,8 +209,9 @@ def convert_level(value, stored, FORM: tl.constexpr):
 
 def run(batch: DeviceBatch) -> None:
     """Write all images of a batch."""
-    most_steps = batch.staged.max_width + 2 * 31
-    finish_kernel[(batch.tiles.shape[1], triton.cdiv(most_steps, STEPS))](
+    staged = batch.staged
+    most_steps = staged.max_width + (2 if staged.has(Kind.CODED) else 1) * (LANES - 1)
+    finish_kernel[(batch.tiles.shape[1], triton.cdiv(most_steps, STEPS * TURNS))](
         batch.payload,
         batch.tiles,
         batch.tiles.shape[1],
@@ -207,7 +224,9 @@ def run(batch: DeviceBatch) -> None:
         batch.out_channels,
         FORM=FORMS[batch.out.dtype],
         WIDE=batch.wide,
+        RANKED=batch.ranks.numel() > 0,
         STEPS=STEPS,
+        TURNS=TURNS,
         num_warps=WARPS,
         enable_fp_fusion=False,
     )

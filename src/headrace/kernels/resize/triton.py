@@ -91,7 +91,7 @@ def resize_kernel(
             total += of_row * row_weight
         level = nearest_level(total, SAMPLE)
         at = out + tl.load(job + OUT * n_jobs) + channel * tl.load(job + OUT_C * n_jobs) + written
-        store_value(at, level, SAMPLE, factors + SAMPLE * 64 + channel, wanted, FORM)
+        store_value(at, level, SAMPLE, factors + channel, wanted, FORM)
 
 
 @triton.jit

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
@@ -31,7 +32,7 @@ from headrace.kernels._lanes import (
     tile_place,
 )
 
-CHAINS = sized(1, 256)  # a warp takes one
+CHAINS = sized(2 if torch.version.hip else 1, 256)  # as many as fill a warp: AMD's has 64 lanes
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -68,6 +69,7 @@ def wave_kernel(
     above = tl.broadcast_to((lane + ROWS - 1) % ROWS, (ROWS, CHAINS))
     groups += plane * ((h + 3) // 4 * ((w + 3) // 4)) + (lane >> 2) * ((w + 3) // 4)
     in_rows = live & (lane < h)
+    columns = tl.where(in_rows, w, 0)  # of a lane: none below the tile
     if KIND == PACKED:
         predictor = packed_predictor(base, channels, plane, length, live)
     elif KIND == CODED:
@@ -84,20 +86,20 @@ def wave_kernel(
     slot += tl.broadcast_to(lane, (ROWS, CHAINS))
     # What a step adds is on its way while earlier steps are taken: the entry for two steps, the bytes for one.
     if KIND == PACKED:
-        entry = load_entry(groups, x, w, in_rows)
+        entry = load_entry(groups, x, columns)
         coming = load_bytes(base, entry, lane, x, length, WIDE)
-        next_entry = load_entry(groups, x + 1, w, in_rows)
+        next_entry = load_entry(groups, x + 1, columns)
     else:
-        coming = load_residual(slot, x, w, in_rows)
+        coming = load_residual(slot, x, columns)
     for step in range(tl.max(steps)):
         if KIND == PACKED:
             given = cut_sample(coming, entry, lane, x, WIDE)
             entry = next_entry
             coming = load_bytes(base, entry, lane, x + 1, length, WIDE)
-            next_entry = load_entry(groups, x + 2, w, in_rows)
+            next_entry = load_entry(groups, x + 2, columns)
         else:
             given = coming.to(tl.int32) & 0xFFFF
-            coming = load_residual(slot + ROWS, x + 1, w, in_rows)
+            coming = load_residual(slot + ROWS, x + 1, columns)
         north_west = north
         if SKEW == 2:
             north = north_east
@@ -123,15 +125,15 @@ def wave_kernel(
 
 
 @triton.jit
-def load_residual(slot, x, w, in_rows):
+def load_residual(slot, x, columns):
     """What was expanded to the slot."""
-    return tl.load(slot, mask=in_rows & (x >= 0) & (x < w), other=0)
+    return tl.load(slot, mask=is_below(x, columns), other=0)
 
 
 @triton.jit
-def load_entry(groups, x, w, in_rows):
-    """The beginning and the width of the group that a lane is in; 0, which reads nothing, outside of the tile."""
-    return tl.load(groups + (x >> 2), mask=in_rows & (x >= 0) & (x < w), other=0)
+def load_entry(groups, x, columns):
+    """The beginning and the width of the group that a lane is in; 0 outside of the tile, a sample of no bits."""
+    return tl.load(groups + (x >> 2), mask=is_below(x, columns), other=0)
 
 
 @triton.jit
@@ -140,12 +142,10 @@ def load_bytes(base, entry, lane, x, length, WIDE: tl.constexpr):
     b = entry & 31
     i = (lane & 3) * 4 + (x & 3)
     at = (entry >> 5) + (i * (tl.minimum(b, 8) if WIDE else b) >> 3)
-    near = raw_byte(base, at, length, b > 0)
-    far = raw_byte(base, at + 1, length, b > 0)
-    octets = near, far
+    octets = raw_byte(base, at, length), raw_byte(base, at + 1, length)
     if WIDE:
         at = (entry >> 5) + 16 + (i * tl.maximum(b - 8, 0) >> 3)
-        octets = near, far, raw_byte(base, at, length, b > 8), raw_byte(base, at + 1, length, b > 8)
+        octets = octets[0], octets[1], raw_byte(base, at, length), raw_byte(base, at + 1, length)
     return octets
 
 
@@ -166,9 +166,15 @@ def cut_sample(octets, entry, lane, x, WIDE: tl.constexpr):
 
 
 @triton.jit
-def raw_byte(base, at, length, mask):
-    """A byte of a tile as it was loaded, so that nothing waits for it yet."""
-    return tl.load(base + at, mask=(at >= 0) & (at < tl.where(mask, length, 0)), other=0)
+def raw_byte(base, at, length):
+    """A byte of a tile as it was loaded, so that nothing waits for it yet; 0 outside of the tile."""
+    return tl.load(base + at, mask=is_below(at, length), other=0)
+
+
+@triton.jit
+def is_below(number, bound):
+    """Whether a number is 0 or more and below a bound that is: as unsigned numbers one comparison says both."""
+    return number.to(tl.uint32, bitcast=True) < bound.to(tl.uint32, bitcast=True)
 
 
 @triton.jit

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles every kernel for every target, in several processes, and says what each one asks of a device."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.kernels import _ahead
+from headrace.kernels._listing import Listing, listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel in one of its variants, compiled for a target."""
+
+    target: str
+    operation: str
+    name: str
+    warps: int
+    listing: Listing
+
+    @property
+    def fast_path(self) -> bool:
+        """Whether mode `fast` runs it."""
+        return self.operation in _ahead.FAST_PATH
+
+    def row(self) -> dict[str, Any]:
+        """What the report shows of it."""
+        return {
+            "target": self.target,
+            "kernel": self.name,
+            "fast_path": self.fast_path,
+            "warps": self.warps,
+            "registers": self.listing.registers,
+            "spills": self.listing.spills,
+            "shared_bytes": self.listing.shared_bytes,
+            "instructions": len(self.listing.opcodes),
+        }
+
+
+def compile_all(targets: Sequence[str], jobs: int) -> Iterator[Compiled]:
+    """Every variant for every target, in the order of both; Triton's cache keeps what has not changed."""
+    tasks = [(target, i) for target in targets for i, _ in enumerate(_ahead.variants(_ahead.TARGETS[target]))]
+    # Triton's compiler is not made for a fork with its threads: new processes start from nothing.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=jobs, mp_context=context) as pool:
+        yield from pool.map(_compile, tasks, chunksize=4)
+
+
+def spilled(compiled: Sequence[Compiled]) -> list[str]:
+    """The kernels of the fast path that spill registers, which none of them may."""
+    return [f"{each.name} for {each.target}" for each in compiled if each.fast_path and each.listing.spills]
+
+
+def _compile(task: tuple[str, int]) -> Compiled:
+    target, number = task
+    variant = list(_ahead.variants(_ahead.TARGETS[target]))[number]
+    made = listing(variant.compile(_ahead.TARGETS[target]))
+    return Compiled(target, variant.operation, variant.name, variant.warps, made)
