@@ -59,13 +59,19 @@ struct PyForeign {
   }
 };
 
-std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards, unsigned threads, bool direct) {
+void check_rate(double rate) {
+  if (!(rate >= 0)) throw nb::value_error("storage_rate is in bytes a second; 0 is no limit");
+}
+
+std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards, unsigned threads, bool direct,
+                                      double storage_rate) {
+  check_rate(storage_rate);
   std::vector<Shard> list;
   for (nb::handle item : shards) list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
   if (threads < 1 || threads > 4096) throw nb::value_error("threads is 1 to 4096");
   auto engine = std::make_unique<PyEngine>();
   try {
-    engine->engine = std::make_shared<Engine>(std::move(list), threads, direct);
+    engine->engine = std::make_shared<Engine>(std::move(list), threads, direct, storage_rate);
   } catch (const std::system_error&) {
     raise_error("LoaderError", "no thread can be started: the system's limit is reached");
   }
@@ -85,12 +91,7 @@ const T* column(const nb::dict& columns, const char* name, std::size_t n) {
   return static_cast<const T*>(data);
 }
 
-FieldRequest make_request(nb::handle field, std::size_t n) {
-  FieldRequest request;
-  request.transform = nb::cast<std::shared_ptr<Transform>>(field[0]);
-  request.views = nb::cast<std::uint16_t>(field[1]);
-  if (request.views == 0) throw nb::value_error("a sample has at least one view");
-  const nb::dict columns = nb::cast<nb::dict>(field[2]);
+std::vector<Rendition> make_renditions(const nb::dict& columns, std::size_t n) {
   const auto* shard = column<std::uint32_t>(columns, "shard", n);
   const auto* offset = column<std::uint64_t>(columns, "offset", n);
   const auto* length = column<std::uint64_t>(columns, "length", n);
@@ -100,12 +101,28 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
   const auto* channels = column<std::uint8_t>(columns, "channels", n);
   const auto* dtype = column<std::uint8_t>(columns, "dtype", n);
   const auto* checksum = column<std::uint32_t>(columns, "checksum", n);
-  request.renditions.resize(n);
+  std::vector<Rendition> renditions(n);
   for (std::size_t i = 0; i < n; ++i) {
     const PixelType type{channels[i], dtype[i] == 1 ? 8U : 16U, dtype[i] == 3};
-    request.renditions[i] = {
+    renditions[i] = {
         shard[i], offset[i], length[i], static_cast<Format>(format[i]), checksum[i], {height[i], width[i], type}};
   }
+  return renditions;
+}
+
+FieldRequest make_request(nb::handle field, std::size_t n) {
+  FieldRequest request;
+  request.transform = nb::cast<std::shared_ptr<Transform>>(field[0]);
+  request.views = nb::cast<std::uint16_t>(field[1]);
+  if (request.views == 0) throw nb::value_error("a sample has at least one view");
+  const nb::object columns = field[2];
+  if (nb::isinstance<nb::dict>(columns)) {
+    request.renditions.push_back(make_renditions(nb::cast<nb::dict>(columns), n));
+  } else {
+    for (nb::handle each : columns) request.renditions.push_back(make_renditions(nb::cast<nb::dict>(each), n));
+  }
+  if (request.renditions.empty() || request.renditions.size() > kMostRenditions)
+    throw nb::value_error("a sample has 1 to 8 renditions");
   return request;
 }
 
@@ -201,7 +218,7 @@ const char* error_name(const Failure& failure) {
   }
 }
 
-std::string error_message(const Failure& failure) {
+std::string plain_message(const Failure& failure) {
   if (!failure.message.empty()) return failure.message;
   const Status& s = failure.status;
   if (s.code == Code::bad_argument || s.code == Code::no_memory) return s.what;
@@ -209,6 +226,11 @@ std::string error_message(const Failure& failure) {
                                                 : "byte " + std::to_string(s.offset) + ": ";
   if (s.tile >= 0) text = "tile " + std::to_string(s.tile) + " at " + text;
   return text + s.what;
+}
+
+std::string error_message(const Failure& failure) {
+  const std::string which = failure.rendition == 0 ? "" : "rendition " + std::to_string(failure.rendition) + ": ";
+  return which + plain_message(failure);
 }
 
 nb::list failures(const PyBatch& self) {
@@ -244,17 +266,49 @@ void finish(PyForeign& self, nb::handle image) {
   foreign.finish(picture);
 }
 
+// The format's name as in the index of a dataset.
+const char* format_name(std::size_t code) {
+  switch (static_cast<Format>(code)) {
+    case Format::hri_fast:
+      return "hri:fast";
+    case Format::hri_dense:
+      return "hri:dense";
+    case Format::png:
+      return "png";
+    case Format::jpeg:
+      return "jpeg";
+    case Format::webp:
+      return "webp";
+    case Format::raw:
+      return "raw";
+  }
+  return "unknown";
+}
+
+nb::dict costs(const Costs& costs) {
+  const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  nb::dict d;
+  d["images"] = costs.images;
+  d["bytes_read"] = costs.bytes;
+  d["read_seconds"] = seconds(costs.read_ns);
+  d["decode_seconds"] = seconds(costs.decode_ns);
+  d["transform_seconds"] = seconds(costs.transform_ns);
+  d["cpu_seconds"] = seconds(costs.cpu_ns);
+  return d;
+}
+
 nb::dict stats(const PyEngine& self) {
   const EngineStats stats = self.get().stats();
-  nb::dict d;
-  d["read_seconds"] = stats.read_seconds;
-  d["decode_seconds"] = stats.decode_seconds;
-  d["transform_seconds"] = stats.transform_seconds;
-  d["images"] = stats.images;
+  nb::dict d = costs(stats.all);
   d["bytes_read"] = stats.bytes_read;
+  d["failed_renditions"] = stats.failed_renditions;
   d["queued_images"] = stats.queued_jobs;
   d["active_threads"] = stats.active;
   d["blocks_in_use"] = stats.blocks_in_use;
+  nb::dict formats;
+  for (std::size_t code = 0; code < kFormats; ++code)
+    if (stats.formats[code].images > 0) formats[format_name(code)] = costs(stats.formats[code]);
+  d["formats"] = formats;
   return d;
 }
 
@@ -274,7 +328,9 @@ void register_loading(nb::module_& module) {
       .def(
           "fail",
           [](PyForeign& self, std::string kind, std::string message) {
-            self.get().fail(std::move(kind), std::move(message));
+            Foreign& foreign = self.get();
+            const nb::gil_scoped_release released;
+            foreign.fail(std::move(kind), std::move(message));
           },
           arg("kind"), arg("message"));
   nb::class_<PyBatch>(module, "Batch")
@@ -285,13 +341,21 @@ void register_loading(nb::module_& module) {
       .def("take", &take, nb::sig("def take(self) -> list[typing.Any]"))
       .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, str, str]]"));
   nb::class_<PyEngine>(module, "Engine")
-      .def(nb::new_(&make_engine), arg("shards"), nb::kw_only(), arg("threads"), arg("direct") = false)
+      .def(nb::new_(&make_engine), arg("shards"), nb::kw_only(), arg("threads"), arg("direct") = false,
+           arg("storage_rate") = 0.0)
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
-           nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, dict[str, typing.Any]]], "
+           nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, typing.Any]], "
                    "samples: object, *, seed: int, epoch: int) -> Batch"))
       .def("next_foreign", &next_foreign, arg("timeout"),
            nb::sig("def next_foreign(self, timeout: float) -> Foreign | None"))
-      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, float]"))
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
+      .def(
+          "set_storage_rate",
+          [](const PyEngine& self, double rate) {
+            check_rate(rate);
+            self.get().set_storage_rate(rate);
+          },
+          arg("rate"))
       .def("close", [](const PyEngine& self) {
         if (self.process != getpid()) return;
         const nb::gil_scoped_release released;

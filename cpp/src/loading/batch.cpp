@@ -50,7 +50,8 @@ bool Batch::lay_out(Pool& pool) {
       sound[i] = true;
       if (!first) first = &outputs[i];
       if (!(outputs[i].shape == first->shape)) uniform_[f] = false;
-      (core_decodes(r.format) ? core_jobs_ : foreign_jobs_).push_back(job);
+      Jobs& kind = has_choice(job) ? open_ : core_decodes(r.format) ? core_ : foreign_;
+      kind.list.push_back(job);
     }
     if (!first) {
       uniform_[f] = false;
@@ -74,8 +75,18 @@ bool Batch::lay_out(Pool& pool) {
       }
     }
   }
-  remaining_ = core_jobs_.size() + foreign_jobs_.size();
+  remaining_ = left();
   return true;
+}
+
+bool Batch::has_choice(const Job& job) const noexcept {
+  const auto& renditions = requests_[job.field].renditions;
+  const Rendition& first = renditions[0][job.position];
+  for (const auto& each : renditions) {
+    const Rendition& r = each[job.position];
+    if (!(r.shape == first.shape) || (r.format == Format::jpeg && transform(job).approximate_jpeg)) return false;
+  }
+  return renditions.size() > 1;
 }
 
 void Batch::end_job() noexcept { end_jobs(1); }
@@ -90,7 +101,7 @@ void Batch::end_jobs(std::size_t n) noexcept {
 void Batch::fail(const Job& job, const Status& status, std::string kind, std::string message) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   try {
-    failures_.push_back({job.position, job.field, status, std::move(message), std::move(kind)});
+    failures_.push_back({job.position, job.field, job.rendition, status, std::move(message), std::move(kind)});
   } catch (const std::bad_alloc&) {
     // Room for one was reserved when the batch was made, so at least one failure is always told.
   }

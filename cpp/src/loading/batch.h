@@ -25,16 +25,20 @@ struct Rendition {
   ImageShape shape;
 };
 
-// One field of a batch: a rendition for each of its samples.
+// One field of a batch: the renditions of each of its samples, at least one and at most eight. Those of a sample decode
+// to the same pixels, so that it does not matter which is taken.
 struct FieldRequest {
   std::shared_ptr<const Transform> transform;
   std::uint16_t views = 1;
-  std::vector<Rendition> renditions;
+  std::vector<std::vector<Rendition>> renditions;  // [rendition][sample]
 };
+
+constexpr std::size_t kMostRenditions = 8;
 
 struct Failure {
   std::uint32_t position = 0;  // in the batch
   std::uint32_t field = 0;
+  std::uint32_t rendition = 0;
   Status status;
   std::string message;  // if not empty, it stands for status.what
   std::string kind;     // likewise: the name of the error that someone else's decoder raised
@@ -70,12 +74,28 @@ class Batch {
     std::uint32_t position;
     std::uint16_t field;
     std::uint16_t view;
+    std::uint8_t rendition = 0;
+    std::uint8_t failed = 0;  // renditions that could not be decoded, a bit each
+  };
+  // Jobs of one kind, taken from the front. The counts are under the engine's mutex.
+  struct Jobs {
+    std::vector<Job> list;
+    std::size_t claimed = 0, hinted = 0;
+
+    std::size_t left() const noexcept { return list.size() - claimed; }
+    // Are these less far than others? Kinds are taken in the proportion in which they occur.
+    bool behind(const Jobs& other) const noexcept { return claimed * other.list.size() < other.claimed * list.size(); }
   };
 
   // Work out shapes and places; false if there is no memory. Samples that cannot be done fail here.
   bool lay_out(Pool& pool);
   DrawKey key(const Job& job) const noexcept { return {seed_, epoch_, rows_[job.position], job.view}; }
-  const Rendition& rendition(const Job& job) const noexcept { return requests_[job.field].renditions[job.position]; }
+  const Rendition& rendition(const Job& job) const noexcept {
+    return requests_[job.field].renditions[job.rendition][job.position];
+  }
+  // Is there a choice of renditions? Not where the index claims that they differ, or one would be approximated.
+  bool has_choice(const Job& job) const noexcept;
+  std::size_t left() const noexcept { return core_.left() + foreign_.left() + open_.left(); }
   const Transform& transform(const Job& job) const noexcept { return *requests_[job.field].transform; }
   Output& output(const Job& job) noexcept {
     return outputs_[job.field][std::size_t{job.position} * requests_[job.field].views + job.view];
@@ -92,8 +112,8 @@ class Batch {
   std::vector<std::vector<Output>> outputs_;
   std::vector<bool> uniform_;
   std::vector<std::shared_ptr<Block>> blocks_;
-  std::vector<Job> core_jobs_, foreign_jobs_;
-  std::size_t core_claimed_ = 0, foreign_claimed_ = 0, hinted_ = 0;  // under the engine's mutex
+  std::uint64_t number_ = 0;    // of all that were submitted
+  Jobs core_, foreign_, open_;  // of the core, of other decoders, and where that is still to be chosen
 
   mutable std::mutex mutex_;
   std::condition_variable done_;

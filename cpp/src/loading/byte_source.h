@@ -22,6 +22,15 @@ class ByteSource {
   virtual std::uint64_t size() const noexcept = 0;
   // Bytes [offset, offset + n) of the image, which lie within it; in `buffer`, or where they already are.
   virtual Status read(std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent) noexcept = 0;
+  // The same for the first bytes, which only tell where the others are.
+  virtual Status read_head(std::size_t n, Buffer& buffer, Extent& extent) noexcept {
+    return read(0, n, buffer, extent);
+  }
+  // How much of a large image is best read at a time.
+  virtual std::uint64_t chunk() const noexcept { return kCachedChunk; }
+
+  // Stays in the second-level cache between the kernel's copy and the decoder.
+  static constexpr std::uint64_t kCachedChunk = 256 << 10;
 };
 
 class MemoryBytes final : public ByteSource {

@@ -9,11 +9,9 @@
 namespace headrace {
 namespace {
 
-// Files up to this size are read at once; of larger ones the head, and then runs of about this size: they stay in the
-// second-level cache between the kernel's copy and the decoder.
+// Files up to this size are read at once; of larger ones the head, and then runs of the tiles that are needed.
 constexpr std::uint64_t kWholeFile = 128 << 10;
 constexpr std::uint64_t kHeadGuess = 16 << 10;
-constexpr std::uint64_t kChunk = 256 << 10;
 
 }  // namespace
 
@@ -22,10 +20,12 @@ Status HriRows::open(ByteSource& bytes, Workspace& workspace) noexcept {
   workspace_ = &workspace;
   const std::uint64_t size = bytes.size();
   std::uint64_t ask = size <= kWholeFile ? size : kHeadGuess;
-  if (Status s = bytes.read(0, ask, workspace.head, head_); !s) return s;
+  if (Status s = ask < size ? bytes.read_head(ask, workspace.head, head_) : bytes.read(0, ask, workspace.head, head_);
+      !s)
+    return s;
   const std::uint64_t claimed = claimed_head_bytes(head_.bytes);
   if (claimed > ask && claimed <= size)
-    if (Status s = bytes.read(0, claimed, workspace.head, head_); !s) return s;
+    if (Status s = bytes.read_head(claimed, workspace.head, head_); !s) return s;
   if (Status s = parse_header(head_.bytes, size, header_); !s) return s;
   values_.reset();
   if (header_.rank_count != 0) {
@@ -106,7 +106,8 @@ Status HriRows::decode_strip() noexcept {
 // The runs of as many rows of tiles as fit; at least one. What lies between two runs is read along.
 Status HriRows::read_chunk() noexcept {
   std::uint32_t y = y_ + 1;
-  while (y < y_end_ && ends_[y] - begins_[y_] <= kChunk) ++y;
+  const std::uint64_t most = bytes_->chunk();
+  while (y < y_end_ && ends_[y] - begins_[y_] <= most) ++y;
   chunk_offset_ = begins_[y_];
   chunk_y_end_ = y;
   return bytes_->read(chunk_offset_, ends_[y - 1] - chunk_offset_, workspace_->file, chunk_);

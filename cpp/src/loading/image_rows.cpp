@@ -41,6 +41,8 @@ bool core_decodes(Format format) noexcept {
   }
 }
 
+bool reads_whole(Format format) noexcept { return format == Format::jpeg || !core_decodes(format); }
+
 Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageShape& shape) noexcept {
   format_ = format;
   rgb_ = wish.rgb;

@@ -20,10 +20,15 @@ enum class Format : std::uint8_t { hri_fast = 1, hri_dense = 2, png = 3, jpeg = 
 // Does the core decode it, or must someone else?
 bool core_decodes(Format format) noexcept;
 
+// Is all of a file read before any of it is decoded?
+bool reads_whole(Format format) noexcept;
+
 struct ImageShape {
   std::uint32_t height = 0;
   std::uint32_t width = 0;
   PixelType type;
+
+  bool operator==(const ImageShape&) const = default;
 };
 
 class ImageRows {

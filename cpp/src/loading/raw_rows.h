@@ -20,7 +20,8 @@ class RawRows final : public RowSource {
   Status next(std::uint32_t most, Rows& rows) noexcept override;
 
  private:
-  Status read_band() noexcept;
+  Status check_band() noexcept;
+  Status read_chunk(std::uint32_t band) noexcept;
 
   ByteSource* bytes_ = nullptr;
   Workspace* workspace_ = nullptr;
@@ -29,8 +30,10 @@ class RawRows final : public RowSource {
   PixelType type_;
   std::uint64_t pixels_offset_ = 0;
   Region region_;
-  std::uint32_t y_ = 0;  // the next row of the image
-  Rows band_;            // what is left of the band that was read last
+  std::uint32_t y_ = 0;                            // the next row of the image
+  Extent chunk_;                                   // bands of rows that were read together
+  std::uint32_t chunk_begin_ = 0, chunk_end_ = 0;  // which
+  Rows band_;                                      // what is left of the band that was checked last
 };
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +29,33 @@ std::size_t most_open_files() noexcept {
 
 Status unreadable(const char* what, std::uint64_t offset) noexcept { return {Code::unreadable, what, offset, -1}; }
 
+struct Tried {
+  std::uint64_t bytes = 0;
+  bool impossible = false;
+};
+
+// Read as much as the kernel has in memory, without waiting for a device.
+Tried try_read(int handle, std::uint8_t* memory, std::uint64_t n, std::uint64_t offset) noexcept {
+#if defined(RWF_NOWAIT)
+  const iovec part{memory, n};
+  const ssize_t got = ::preadv2(handle, &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+  if (got >= 0) return {static_cast<std::uint64_t>(got), false};
+  return {0, errno != EAGAIN && errno != EINTR};
+#else
+  static_cast<void>(handle), static_cast<void>(memory), static_cast<void>(n), static_cast<void>(offset);
+  return {0, true};
+#endif
+}
+
 }  // namespace
+
+// Where bytes of a shard go, and how many have come. Direct reads may fill up their last block.
+struct Shards::Span {
+  std::uint8_t* memory;
+  std::uint64_t begin, wanted, room;
+  std::size_t counts;  // how many of them are still to be counted
+  std::uint64_t done = 0;
+};
 
 struct Shards::File {
   int handle;
@@ -87,7 +114,23 @@ std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) 
   }
 }
 
-Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent) noexcept {
+Status Shards::read_only(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
+                         Reader& reader) noexcept {
+  class Waiting final : public Reader {
+   public:
+    explicit Waiting(Reader& reader) noexcept : reader_(reader) {}
+    void pause() noexcept override { reader_.pause(); }
+    void arrived(std::size_t bytes) noexcept override { reader_.arrived(bytes); }
+    void resume() noexcept override {}
+
+   private:
+    Reader& reader_;
+  } waiting(reader);
+  return read(shard, offset, n, buffer, extent, waiting);
+}
+
+Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
+                    Reader& reader) noexcept {
   Status status;
   const std::shared_ptr<File> file = open(shard, status);
   if (!file) return status;
@@ -99,26 +142,77 @@ Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Bu
   // Direct reads need aligned memory.
   memory += (kBlock - reinterpret_cast<std::uintptr_t>(memory) % kBlock) % kBlock;
 
-  const auto start = std::chrono::steady_clock::now();
-  std::uint64_t done = 0;
-  while (done < wanted) {
-    const std::uint64_t ask = file->direct ? room - kOverread - done : wanted - done;
-    const ssize_t got = ::pread(file->handle, memory + done, ask, static_cast<off_t>(begin + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return unreadable("the device failed to read the shard", begin + done);
-    if (got == 0)
-      return unreadable("the shard ends too early: it was cut short; restore it or build again", begin + done);
-    done += static_cast<std::uint64_t>(got);
+  bool waited = false;
+  const bool limits = throttle_.limits();
+  if (limits) {
+    const Throttle::Ticket ticket = throttle_.ask(n);
+    if (ticket.waits) {
+      reader.pause();
+      throttle_.wait(ticket);
+      waited = true;
+    }
+    arrived(n, reader);
   }
-  note_wait(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), n);
-  bytes_read_.fetch_add(n, std::memory_order_relaxed);
+  Span span{memory, begin, wanted, room - kOverread, limits ? 0 : n};
+  if (Status s = fill(*file, span, reader, waited); !s) return s;
+  note_wait(waited);
   extent = {{memory + (offset - begin), n}, memory + room};
   return {};
 }
 
+// Copying what the kernel has at hand is work for a core; waiting for the device is not.
+Status Shards::fill(const File& file, Span& span, Reader& reader, bool& waited) noexcept {
+  using Clock = std::chrono::steady_clock;
+  if (!file.direct) {
+    reader.resume();
+    if (can_try_.load(std::memory_order_relaxed)) {
+      const Tried tried = try_read(file.handle, span.memory, span.wanted, span.begin);
+      span.done = tried.bytes;
+      if (tried.impossible) can_try_.store(false, std::memory_order_relaxed);
+    }
+  }
+  if (span.done < span.wanted) {
+    // Where the kernel cannot be asked, a device is expected if there was one lately.
+    const bool waits = file.direct || hints() || can_try_.load(std::memory_order_relaxed);
+    if (waits) reader.pause();
+    const auto start = Clock::now();
+    while (span.done < span.wanted) {
+      const std::uint64_t ask = (file.direct ? span.room : span.wanted) - span.done;
+      const auto at = static_cast<off_t>(span.begin + span.done);
+      const ssize_t got = ::pread(file.handle, span.memory + span.done, ask, at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return unreadable("the device failed to read the shard", span.begin + span.done);
+      if (got == 0)
+        return unreadable("the shard ends too early: it was cut short; restore it or build again",
+                          span.begin + span.done);
+      span.done += static_cast<std::uint64_t>(got);
+    }
+    note_slow(std::chrono::duration<double>(Clock::now() - start).count(), span.wanted);
+    waited |= waits;
+  } else {
+    note_slow(0, 0);
+  }
+  arrived(span.counts, reader);
+  reader.resume();
+  return {};
+}
+
+void Shards::arrived(std::size_t n, Reader& reader) noexcept {
+  if (n == 0) return;
+  bytes_read_.fetch_add(n, std::memory_order_relaxed);
+  reader.arrived(n);
+}
+
+void Shards::note_wait(bool waited) noexcept {
+  if (waited)
+    waits_left_.store(kWaitsAfterWait, std::memory_order_relaxed);
+  else if (waits_left_.load(std::memory_order_relaxed) > 0)
+    waits_left_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 // A read from the page cache takes microseconds and some 0.2 ns a byte; anything far beyond came from a device, where
 // hints ahead keep more requests under way than there are threads.
-void Shards::note_wait(double seconds, std::size_t n) noexcept {
+void Shards::note_slow(double seconds, std::size_t n) noexcept {
   if (seconds > 40e-6 + static_cast<double>(n) * 1e-9)
     hints_left_.store(kHintsAfterWait, std::memory_order_relaxed);
   else if (hints_left_.load(std::memory_order_relaxed) > 0)

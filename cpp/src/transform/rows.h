@@ -17,6 +17,7 @@ struct PixelType {
 
   std::uint32_t sample_bytes() const noexcept { return depth / 8; }
   std::uint32_t pixel_bytes() const noexcept { return channels * sample_bytes(); }
+  bool operator==(const PixelType&) const = default;
 };
 
 struct Rows {
