@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part `mix`: every single format and the plan's mix, predicted and measured, in every environment."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks._plan.cells import Cell, Recipe, measure
+from benchmarks._plan.environments import LEAST_SHARE, Environment, environments, is_mix, storage_rates
+from benchmarks._plan.stores import Stores
+from headrace.planning import Calibration, Grid, Plan, plan, predict, what_if
+
+MIX = "mix"
+
+
+def run(
+    stores: Stores,
+    calibration: Calibration,
+    recipe: Recipe,
+    *,
+    disk_rate: float,
+    cores: Sequence[int],
+    rounds: int,
+    seconds: float,
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """Measure all cells, round after round, and give each its median beside its prediction."""
+    rates = storage_rates(calibration, disk_rate)
+    places = list(environments(calibration, rates, cores))
+    plans = {place.name: plan(calibration, place.machine, step=place.step) for place in places}
+    paths = {name: stores.single(name) for name in calibration.formats}
+    mixed = {place.name: stores.mixed(plans[place.name]) for place in places}
+    measured: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for number in range(rounds):
+        for place in places:
+            log(f"round {number + 1} of {rounds}: {place.name}")
+            for name in calibration.formats:
+                measured[place.name, name].append(measure(paths[name], recipe, place, seconds))
+            # A plan of one format is that format: it was measured just now.
+            alone = plans[place.name].shares[0].format if len(plans[place.name].shares) == 1 else None
+            again = measured[place.name, alone][-1] if alone else None
+            measured[place.name, MIX].append(again or measure(mixed[place.name], recipe, place, seconds))
+    rows = [_row(place, plans[place.name], calibration, measured) for place in places]
+    return {
+        "source_format": calibration.source_format,
+        "images": stores.images,
+        "batch_size": recipe.batch_size,
+        "transforms": [each.to_json() for each in recipe.transform],
+        "direct": recipe.direct,
+        "disk_rate": disk_rate,
+        "storage_rates": rates,
+        "calibration": calibration.to_json(),
+        "rounds": rounds,
+        "seconds": seconds,
+        "environments": rows,
+        "summary": summarise(rows, calibration.source_format),
+    }
+
+
+def _row(
+    place: Environment,
+    found: Plan,
+    calibration: Calibration,
+    measured: dict[tuple[str, str], list[Cell]],
+) -> dict[str, Any]:
+    cells = []
+    for name in (*calibration.formats, MIX):
+        predicted = (
+            found.predicted.rate if name == MIX else predict(calibration, place.machine, name, step=place.step).rate
+        )
+        runs = measured[place.name, name]
+        cells.append(
+            {
+                "format": name,
+                "predicted": predicted,
+                "measured": statistics.median(run.rate for run in runs),
+                "cpu_seconds": statistics.median(run.cpu_seconds for run in runs),
+                "runs": [run.rate for run in runs],
+            }
+        )
+    return {
+        "regime": place.regime,
+        "storage_rate": place.storage_rate,
+        "cores": place.cores,
+        "trainer": place.trainer,
+        "step": place.step,
+        "shares": {each.format: each.share for each in found.shares},
+        "binds": list(found.predicted.binds),
+        "is_mix": is_mix(found),
+        "what_if": what_if(calibration, _grid(place)).points[0].rate,
+        "cells": cells,
+    }
+
+
+def _grid(place: Environment) -> Grid:
+    """The environment as one machine of a what-if, which always has a trainer."""
+    return Grid(cores=(place.cores,), storage_rates=(place.storage_rate,), steps=(place.step or 1e-9,))
+
+
+def of(row: dict[str, Any], name: str, key: str = "measured") -> float:
+    return float(next(cell[key] for cell in row["cells"] if cell["format"] == name))
+
+
+def best_single(row: dict[str, Any]) -> float:
+    return max(cell["measured"] for cell in row["cells"] if cell["format"] != MIX)
+
+
+def summarise(rows: Sequence[dict[str, Any]], baseline: str) -> dict[str, Any]:
+    """What the cells come to: the mix beside single formats, and predictions beside measurements."""
+    against_single = [of(row, MIX) / best_single(row) for row in rows]
+    of_mixes = [(of(row, MIX) / best_single(row), row) for row in rows if row["is_mix"] and row["trainer"] == "none"]
+    errors = [cell["predicted"] / cell["measured"] - 1 for row in rows for cell in row["cells"]]
+    supposed = [row["what_if"] / of(row, MIX) - 1 for row in rows]
+    preparation = [of(row, MIX) / of(row, baseline) for row in rows if row["trainer"] == "none"]
+    by_place: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for row in rows:
+        by_place[row["regime"], row["cores"]].append(of(row, MIX) / of(row, baseline))
+    trained = [math.exp(statistics.fmean(map(math.log, gains))) for gains in by_place.values()]
+    best = max(of_mixes, key=lambda each: each[0], default=None)
+    return {
+        "baseline": baseline,
+        "mix_to_best_single_least": min(against_single),
+        "mix_to_best_single_most": None if best is None else best[0],
+        "mix_to_best_single_shares": None if best is None else best[1]["shares"],
+        "least_share_counted": LEAST_SHARE,
+        "cells": len(errors),
+        "within_10_percent": sum(abs(error) <= 0.10 for error in errors) / len(errors),
+        "largest_error": max(errors, key=abs),
+        "what_if_within_10_percent": sum(abs(error) <= 0.10 for error in supposed) / len(supposed),
+        "what_if_largest_error": max(supposed, key=abs),
+        "preparation_gain_most": max(preparation),
+        "preparation_gain_least": min(preparation),
+        "training_gain_most": max(trained),
+        "training_gain_least": min(trained),
+    }

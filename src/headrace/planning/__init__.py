@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mix of formats that a machine deserves: what samples cost, what the machine can do, and the plan between them.
+
+    calibration = calibrate("photos/", transform=[…], batch_size=64)      # measures
+    machine = find_machine("photos/", calibration)                        # measures
+    plan(calibration, machine, step=0.035).save("plan.json")              # pure
+
+All but `calibrate`, `find_machine` and `measure_storage` is pure arithmetic.
+"""
+
+from headrace.planning._calibrate import calibrate
+from headrace.planning._cost import Calibration, Cost
+from headrace.planning._drift import Drift, DriftWarning, drift, watch
+from headrace.planning._machine import Machine, parse_emulation
+from headrace.planning._plan import Plan, Share, plan
+from headrace.planning._predict import RESOURCES, Prediction, predict
+from headrace.planning._storage import StorageRate, find_machine, measure_storage
+from headrace.planning._units import parse_bytes, parse_rate
+from headrace.planning._what_if import Grid, Point, Prices, WhatIf, parse_grid, parse_prices, what_if
+
+__all__ = [
+    "RESOURCES",
+    "Calibration",
+    "Cost",
+    "Drift",
+    "DriftWarning",
+    "Grid",
+    "Machine",
+    "Plan",
+    "Point",
+    "Prediction",
+    "Prices",
+    "Share",
+    "StorageRate",
+    "WhatIf",
+    "calibrate",
+    "drift",
+    "find_machine",
+    "measure_storage",
+    "parse_bytes",
+    "parse_emulation",
+    "parse_grid",
+    "parse_prices",
+    "parse_rate",
+    "plan",
+    "predict",
+    "watch",
+    "what_if",
+]

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace plan`: plans that are written, what-ifs that are told, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.planning.pictures import make_folder
+from typer.testing import CliRunner
+
+import headrace
+from headrace import profiling
+from headrace.cli import app
+from headrace.planning import Plan, WhatIf
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command in an empty folder, in a terminal that is wide."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(app, ["plan", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("plan") / "photos", 12)
+
+
+@pytest.fixture(scope="module")
+def made(folder, tmp_path_factory):
+    """A plan that was measured."""
+    path = tmp_path_factory.mktemp("made") / "plan.json"
+    words = ["plan", str(folder), "--quick", "--crop", "48", "--batch-size", "4", "--emulate", "storage=5MB/s,cores=1"]
+    result = CliRunner().invoke(app, [*words, "--step-ms", "3", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    return path, result.output
+
+
+def test_a_plan_is_measured_written_told_and_built(folder, made, tmp_path):
+    path, output = made
+    plan = Plan.from_json(path)
+
+    assert plan.calibration.images == 12
+    assert plan.machine.storage_rate == 5e6
+    assert plan.step == 0.003
+    for word in ("hri:dense", "hri:fast", "raw", "png", "images/s", f"--plan {path}"):
+        assert word in output.replace("\n", "")
+    report = headrace.build(folder, tmp_path / "photos.hr", plan=path)
+    assert report.samples == 12
+
+
+def test_a_plan_is_made_anew_from_what_was_measured(run, made):
+    result = run(
+        "--calibration", made[0], "--emulate", "storage=1MB/s,cores=64", "--renditions", 2, "--formats", "raw,png"
+    )
+
+    assert result.exit_code == 0, result.output
+    plan = Plan.from_json("plan.json")
+    assert plan.renditions == 2
+    assert {each.format for each in plan.shares} == {"raw", "png"}
+
+
+def test_what_if_tells_the_cheapest_machine_for_each_step(run, made, tmp_path):
+    grid = ("--what-if", "cores=1..32", "storage=5..500MB/s", "step-ms=1,20")
+    result = run("--calibration", made[0], *grid, "--price", "vcpu-hour=0.04,accelerator-hour=2")
+
+    assert result.exit_code == 0, result.output
+    found = WhatIf.from_json(json.loads((tmp_path / "what-if.json").read_text()))
+    assert len(found.points) == 6 * 6 * 2
+    assert len(found.best) == 2
+    assert "20 ms" in result.output
+
+
+def test_what_if_needs_no_source_where_a_plan_lies(run, made, tmp_path):
+    (tmp_path / "plan.json").write_bytes(made[0].read_bytes())
+    result = run("--what-if", "cores=2 storage=1GB/s step-ms=5", "-o", "machines.json")
+
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "machines.json").exists()
+
+
+@pytest.fixture
+def report(made, tmp_path):
+    """The folder of a profile that measured costs, a trainer and storage."""
+    read = profiling.Stage(
+        name="read",
+        place="cores",
+        rates=(profiling.Rate(cores=1, rate=5000.0),),
+        cold_rates=(profiling.Rate(cores=1, rate=300.0), profiling.Rate(cores=2, rate=500.0)),
+        n_bytes=20_000.0,
+    )
+    measurements = profiling.Measurements(
+        machine=profiling.Machine(cores=2),
+        source=profiling.Source(kind="folder", name="photos", samples=12),
+        stages=(read,),
+        differential=profiling.Differential(trainer=100.0, step_seconds=0.04, trainer_cores=0.5),
+        calibration=Plan.from_json(made[0]).calibration.to_json(),
+    )
+    profiling.Report(measurements).save(tmp_path / "report")
+    return tmp_path / "report"
+
+
+def test_a_report_has_what_a_plan_needs(run, report):
+    result = run("--report", report)
+
+    assert result.exit_code == 0, result.output
+    plan = Plan.from_json("plan.json")
+    assert plan.machine.storage_rate == 500 * 20_000
+    assert plan.machine.trainer_cores == 0.5
+    assert plan.step == 0.04
+
+
+def test_a_what_if_is_drawn_in_the_report(run, report):
+    result = run("--report", report, "--what-if", "cores=1,2", "storage=1GB/s", "step-ms=5")
+
+    assert result.exit_code == 0, result.output
+    grid = profiling.Report.load(report).measurements.what_if
+    assert [point.cores for point in grid.points] == [1, 2]
+    assert grid.best[0] in grid.points
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "SOURCE_OR_DATASET"),
+        (["here", "there"], "one source"),
+        (["nowhere"], "nowhere is not there"),
+        (["--what-if", "cores=2"], "SOURCE_OR_DATASET"),
+        (["photos", "--recipe", "r.json", "--crop", "8"], "leave --crop"),
+        (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
+        (["--calibration", "PLAN", "--disk-budget", "much"], "'much' is no size"),
+        (["--calibration", "PLAN", "--emulate", "gpus=3"], "'gpus=3' cannot be emulated"),
+        (["--calibration", "PLAN", "--formats", "webp"], "webp was not calibrated"),
+        (["--calibration", "PLAN", "--what-if", "cores=2"], "the grid lacks"),
+        (["--report", "nothing"], "nothing"),
+    ],
+)
+def test_what_is_wrong_is_said(run, made, words, message):
+    result = run(*[str(made[0]) if word == "PLAN" else word for word in words])
+
+    assert result.exit_code in (1, 2)
+    assert message in " ".join(result.output.replace("│", " ").split())

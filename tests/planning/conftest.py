@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Costs as they might be: small and dear to decode, large and cheap, and some between."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.planning import Calibration, Cost
+
+
+def make_cost(name: str, megabytes: float, milliseconds: float, **more) -> Cost:
+    values = {"stored_bytes": megabytes * 1e6, "encode_seconds": 0.1} | more
+    return Cost(format=name, read_bytes=megabytes * 1e6, cpu_seconds=milliseconds / 1e3, **values)
+
+
+@pytest.fixture
+def photos() -> Calibration:
+    """A PNG source: what its 10 000 images cost in four formats."""
+    costs = (
+        make_cost("png", 2.2, 40.0, encode_seconds=0.02),
+        make_cost("hri:dense", 2.0, 12.0),
+        make_cost("hri:fast", 2.6, 4.0),
+        make_cost("raw", 6.3, 1.0),
+    )
+    return Calibration(
+        costs=costs, images=10_000, sampled=64, batch_size=32, consumer_seconds=1e-5, source_format="png"
+    )
+
+
+@pytest.fixture
+def jpegs() -> Calibration:
+    """A JPEG source, whose own files are the only lossy ones."""
+    costs = (
+        make_cost("jpeg", 0.1, 5.0, lossless=False),
+        make_cost("hri:dense", 0.6, 3.0),
+        make_cost("raw", 1.5, 0.5),
+    )
+    return Calibration(costs=costs, images=5_000, sampled=64, batch_size=32, source_format="jpeg")

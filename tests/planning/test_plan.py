@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: the best mix, found by a linear program, and never worse than one format."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.planning.conftest import make_cost
+
+from headrace import errors
+from headrace.planning import Calibration, Cost, Machine, Plan, plan, predict
+from headrace.records._plan import load_plan, parse_mixes
+
+
+def shares_of(found: Plan) -> dict[str, float]:
+    return {each.format: each.share for each in found.shares}
+
+
+def test_two_formats_meet_where_storage_and_cores_are_equally_busy():
+    """The closed form for two formats: small and dear p, large and free q, on 8 cores and 1 GB/s."""
+    p, q = make_cost("png", 2.27, 60.0), make_cost("hri:fast", 3.6, 0.0)
+    calibration = Calibration(costs=(p, q), images=1, sampled=1, batch_size=1)
+    found = plan(calibration, Machine(storage_rate=1e9, cores=8))
+    x = (0.060 / 8 - 2.27e-3) / (0.060 / 8 + (3.6 - 2.27) * 1e-3)
+
+    assert shares_of(found)["hri:fast"] == pytest.approx(x, abs=1e-4)
+    assert found.predicted.rate == pytest.approx(8 / ((1 - x) * 0.060), rel=1e-3)
+    assert found.predicted.binds == ("storage", "cores")
+    assert found.best_single.shares == {"hri:fast": 1.0}
+    assert found.gain == pytest.approx(327 / 278, rel=0.01)
+
+
+def test_storage_alone_takes_the_smallest_and_cores_alone_the_cheapest(photos):
+    assert shares_of(plan(photos, Machine(storage_rate=10e6, cores=64))) == {"hri:dense": 1.0}
+    assert shares_of(plan(photos, Machine(storage_rate=1e12, cores=1))) == {"raw": 1.0}
+
+
+def test_a_slow_trainer_gets_the_smallest_format_that_keeps_up_with_some_margin(photos):
+    machine = Machine(storage_rate=1e9, cores=4)
+
+    assert shares_of(plan(photos, machine, step=1.0)) == {"hri:dense": 1.0}  # 32 a second
+    # Of 95 a second PNG makes 100, too few for the margin.
+    only = plan(photos, machine, step=32 / 95, formats=["png", "hri:fast"])
+    assert shares_of(only) == {"hri:fast": 1.0}
+    assert only.predicted.binds == ("trainer",)
+
+
+def test_shares_too_small_to_matter_are_dropped():
+    """One per cent of raw would balance it exactly."""
+    p, q = make_cost("hri:dense", 1.0, 10.0), make_cost("raw", 2.0, 0.0)
+    balanced = 1.0e6 * 1.0201 / (0.010 * 0.99)
+    found = plan(Calibration(costs=(p, q), images=1, sampled=1, batch_size=1), Machine(storage_rate=balanced, cores=1))
+
+    assert shares_of(found) == {"hri:dense": 1.0}
+
+
+def test_a_disk_budget_is_kept(photos):
+    machine = Machine(storage_rate=5e9, cores=2)
+    free = plan(photos, machine)
+    tight = plan(photos, machine, disk_budget=30e9)
+
+    assert free.predicted.stored_bytes > 30e9
+    assert tight.predicted.stored_bytes <= 30e9
+    assert tight.predicted.rate < free.predicted.rate
+    assert tight.predicted.rate >= tight.best_single.rate
+    assert tight.best_single.stored_bytes <= 30e9
+
+
+def test_a_disk_budget_for_nothing_is_an_error_that_says_what_is_needed(photos):
+    with pytest.raises(errors.InfeasiblePlan, match=r"at least 20 GB in 1 rendition.* budget is 10 GB"):
+        plan(photos, Machine(cores=1), disk_budget=10e9)
+
+
+def test_a_lossy_source_keeps_its_files_beside_lossless_renditions(jpegs):
+    """`jpeg` is a candidate only because the source is JPEG; a lossy format of another source never is."""
+    machine = Machine(storage_rate=100e6, cores=1)
+    found = plan(jpegs, machine)
+
+    assert set(shares_of(found)) == {"jpeg", "hri:dense"}
+    of_pngs = dataclasses.replace(jpegs, source_format="png")
+    assert "jpeg" not in shares_of(plan(of_pngs, machine))
+    with pytest.raises(ValueError, match="none of jpeg keeps the pixels"):
+        plan(of_pngs, machine, formats=["jpeg"])
+
+
+def test_a_format_has_one_place(photos):
+    """The device decodes hri:fast for nothing of the cores; a plan names the format once all the same."""
+    device = Cost(
+        format="hri:fast", place="device", read_bytes=2.6e6, cpu_seconds=0.001, device_seconds=2e-3, stored_bytes=2.6e6
+    )
+    both = dataclasses.replace(photos, costs=(*photos.costs, device))
+    found = plan(both, Machine(storage_rate=1e9, cores=1))
+
+    assert len(shares_of(found)) == len(found.shares)
+    assert "device" in {each.decode for each in found.shares}
+    assert plan(both, Machine(storage_rate=1e9, cores=1)) == found
+
+
+def test_two_renditions_are_stored_twice_and_serve_when_the_machine_changes(photos):
+    machine = Machine(storage_rate=800e6, cores=2)
+    one, two = plan(photos, machine), plan(photos, machine, renditions=2)
+
+    assert len(two.shares) == two.renditions == 2
+    assert two.predicted.rate == pytest.approx(one.predicted.rate, rel=0.02)
+    sizes = {cost.format: cost.stored_bytes for cost in photos.costs}
+    assert two.predicted.stored_bytes == pytest.approx(10_000 * sum(sizes[name] for name in shares_of(two)))
+    assert min(shares_of(two).values()) >= 0.02
+
+
+def test_two_renditions_need_two_formats(photos):
+    with pytest.raises(errors.InfeasiblePlan, match="2 renditions need 2 formats"):
+        plan(photos, Machine(cores=1), renditions=2, formats=["raw"])
+    with pytest.raises(ValueError, match="1 or 2 renditions"):
+        plan(photos, Machine(cores=1), renditions=3)
+
+
+def test_a_plan_is_one_that_build_and_loader_read(photos, tmp_path):
+    found = plan(photos, Machine(storage_rate=700e6, cores=2), step=0.05, disk_budget=50e9)
+    found.save(tmp_path / "plan.json")
+
+    assert Plan.from_json(tmp_path / "plan.json") == found
+    mixes = parse_mixes(load_plan(tmp_path / "plan.json"))
+    assert mixes["image"].formats == tuple(shares_of(found))
+    assert json.loads((tmp_path / "plan.json").read_text())["predicted"]["rate"] == found.predicted.rate
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"fields": {}}, "0 fields"),
+        ({"step": "fast"}, "step: 'fast'"),
+        ({"calibration": {"version": 1}}, "costs: None"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(photos, change, message):
+    document = plan(photos, Machine(cores=1)).to_json() | change
+    with pytest.raises(ValueError, match=message):
+        Plan.from_json(document)
+
+
+def test_without_scipy_the_extra_is_named(photos, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(errors.MissingExtra, match=r"headrace\[plan\]"):
+        plan(photos, Machine(cores=1))
+
+
+numbers = st.floats(0.01, 100)
+random_costs = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_costs, numbers, st.sampled_from([1, 2, 8]), st.sampled_from([0.0, 0.01, 0.2]))
+def test_no_single_format_and_no_pair_is_better(costs, gigabytes, cores, step):
+    """Against a search over a fine grid of all pairs; and never worse than one format by its own prediction."""
+    named = [make_cost(f"f{k}", megabytes, ms) for k, (megabytes, ms) in enumerate(costs)]
+    calibration = Calibration(costs=tuple(named), images=10, sampled=1, batch_size=4)
+    machine = Machine(storage_rate=gigabytes * 1e9, cores=cores)
+    found = plan(calibration, machine, step=step)
+    rates = [
+        predict(calibration, machine, {a.format: x / 20, b.format: 1 - x / 20}, step=step).rate
+        for a, b in itertools.combinations(named, 2)
+        for x in range(21)
+    ]
+
+    assert sum(shares_of(found).values()) == pytest.approx(1, abs=1e-9)
+    assert min(shares_of(found).values()) >= 0.0199
+    assert found.predicted.rate >= found.best_single.rate * (1 - 1e-9)
+    assert found.predicted.rate >= 0.985 * max(rates, default=0)
