@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace profile`: what bounds the training, and what would mend it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli import _batch
+from headrace.errors import HeadraceError
+
+
+def profile(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE_OR_DATASET", help="A dataset, or a folder or file to import.", show_default=False
+        ),
+    ],
+    recipe: Annotated[
+        Path | None, typer.Option(help="How samples become batches, as a loader gives it.", show_default=False)
+    ] = None,
+    crop: Annotated[
+        int | None,
+        typer.Option(min=1, help="Edge of a random crop, without a recipe.  [default: 224]", show_default=False),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images in a batch.  [default: 64]", show_default=False)
+    ] = None,
+    step_ms: Annotated[
+        float | None, typer.Option(min=0.001, help="What a training step takes, in milliseconds.", show_default=False)
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="The training step itself, a function of a batch.", show_default=False
+        ),
+    ] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Read from storage, not from memory.")] = False,
+    cores: Annotated[
+        str | None, typer.Option(help="Numbers of cores, as 1,2,4.  [default: one to all]", show_default=False)
+    ] = None,
+    emulate: Annotated[
+        str | None, typer.Option(help="A smaller machine: storage=200MB/s,cores=2.", show_default=False)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="End within a minute.")] = False,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="How long to measure, about.  [default: 150]", show_default=False)
+    ] = None,
+    watts: Annotated[float, typer.Option(min=0.0, help="Of a busy core, where no counter can be read.")] = 10.0,
+    workdir: Annotated[
+        Path | None, typer.Option(help="For a few images in other formats, meanwhile.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A folder for report.json and index.html.", show_default=False),
+    ] = None,
+) -> None:
+    """Measure what bounds a training run, stage by stage, and what would mend it.
+
+    Needs no root, and changes nothing. Ctrl-C ends it with what was measured so
+    far. Say how long a training step takes, or which function does it, to
+    learn whether the trainer starves.
+
+    \b
+    headrace profile photos --step-ms 35                  a folder of images
+    headrace profile photos.hr --quick -o report          a dataset; an HTML page
+    headrace profile photos --train mymodel.train:step    with the training itself
+    headrace profile photos.hr --emulate storage=200MB/s,cores=2
+    """
+    from headrace import profiling  # noqa: PLC0415 - brings the loader, which other verbs do not need
+
+    if step_ms is not None and train is not None:
+        raise typer.BadParameter("give --step-ms or --train: both say how long a step takes")
+    step: Any = None if step_ms is None else step_ms / 1e3
+    counts = None if cores is None else parse_cores(cores)
+    try:
+        if train is not None:
+            step = load_function(train)
+        with profiling.shown() as hook:
+            report = profiling.profile(
+                source,
+                step,
+                recipe=recipe,
+                crop=crop,
+                batch_size=batch_size,
+                cold=cold,
+                cores=counts,
+                emulate=emulate,
+                quick=quick,
+                seconds=seconds,
+                watts=watts,
+                workdir=workdir,
+                progress=hook,
+            )
+        report.show()
+        if output is not None:
+            report.save(output)
+            typer.echo(f"written {output / 'index.html'} and report.json beside it")
+    except KeyboardInterrupt:
+        typer.echo("interrupted before anything was measured", err=True)
+        raise typer.Exit(_batch.INTERRUPTED) from None
+    except (HeadraceError, OSError, ValueError) as error:
+        typer.echo(f"failed {error}", err=True)
+        raise typer.Exit(_batch.FAILED) from None
+
+
+def parse_cores(text: str) -> list[int]:
+    """Read `1,2,4`."""
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise typer.BadParameter(f"{text!r} are no numbers of cores; write 1,2,4")
+    return counts
+
+
+def load_function(name: str) -> Callable[[Any], Any]:
+    """Import `package.module:function`; modules of the current folder are found too, as with `python -m`."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise typer.BadParameter(f"{name!r} names no function; write package.module:function")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise typer.BadParameter(f"{name!r} cannot be imported: {error}") from None
+    if not callable(found):
+        raise typer.BadParameter(f"{name} is a {type(found).__name__} and cannot be called with a batch")
+    function: Callable[[Any], Any] = found
+    return function

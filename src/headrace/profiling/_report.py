@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Report`: what a profile gives back, and what it leaves in a folder (spec/report.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import InvalidReport, MissingExtra
+from headrace.profiling import _document
+from headrace.profiling._measurements import Measurements
+from headrace.profiling._verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+VERSION = 1
+JSON_NAME = "report.json"
+HTML_NAME = "index.html"
+_KIND = "report"
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """A profile's measurements, and the verdict that follows from them."""
+
+    measurements: Measurements
+    verdict: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "verdict", judge(self.measurements))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object. Its verdict is for other readers: this one judges anew."""
+        return {
+            "headrace": _KIND,
+            "version": VERSION,
+            "measurements": _document.write(self.measurements, "measurements"),
+            "verdict": _document.write(self.verdict, "verdict"),
+        }
+
+    @classmethod
+    def from_json(cls, tree: Any) -> Report:
+        """Read a report from a JSON object; InvalidReport if it is none."""
+        if not isinstance(tree, Mapping) or tree.get("headrace") != _KIND:
+            raise InvalidReport("this is no report of a profile; give a file that `headrace profile` wrote")
+        if tree.get("version") != VERSION:
+            raise InvalidReport(
+                f"the report has version {tree.get('version')!r} and this Headrace reads {VERSION}; "
+                f"use the Headrace that wrote it, or profile again"
+            )
+        return cls(_document.read(Measurements, tree.get("measurements"), "measurements"))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Report:
+        """Read a report from its folder, or from its JSON file."""
+        file = Path(path)
+        file = file / JSON_NAME if file.is_dir() else file
+        try:
+            return cls.from_json(json.loads(file.read_bytes()))
+        except InvalidReport as error:
+            raise InvalidReport(f"{file}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise InvalidReport(f"{file} is no JSON: {error}") from None
+
+    def to_html(self) -> str:
+        """Return the page that `save` writes. Needs the extra `report`."""
+        from headrace.profiling._html import render_page  # noqa: PLC0415 - needs Jinja2, which is an extra
+
+        return render_page(self.measurements, self.verdict)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write `report.json` and the page `index.html` to a folder, and return the page's path.
+
+        The figures are written first: without the extra `report` they are there all the same.
+        """
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        _write_whole(place / JSON_NAME, json.dumps(self.to_json(), indent=2, allow_nan=False).encode() + b"\n")
+        _write_whole(place / HTML_NAME, self.to_html().encode())
+        return place / HTML_NAME
+
+    def show(self, console: Console | None = None) -> None:
+        """Print the report to a console of Rich's; to standard output unless told."""
+        from headrace.profiling._text import render_text  # noqa: PLC0415 - Rich is slow to import
+
+        if console is None:
+            from rich.console import Console  # noqa: PLC0415
+
+            console = Console()
+        console.print(render_text(self.measurements, self.verdict), crop=False)
+
+    def __str__(self) -> str:
+        return self.verdict.sentence
+
+    def __repr__(self) -> str:
+        return f"Report({self.measurements.source.name!r}: {self.verdict.sentence})"
+
+    def _repr_html_(self) -> str | None:
+        """Show the page in a notebook, in a frame of its own: neither can reach into the other."""
+        try:
+            page = self.to_html()
+        except MissingExtra:
+            return None  # a notebook then shows `repr`
+        frame = "width:100%;height:900px;border:0"
+        return f'<iframe title="Headrace profile" sandbox style="{frame}" srcdoc="{escape(page)}"></iframe>'
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write under a temporary name and rename: nobody sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
