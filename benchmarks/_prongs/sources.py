@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is loaded: pictures of some 400x320 in three formats for crops of 224, and small ones of 32x32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+import headrace
+from headrace.transforms import HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop
+
+Pixels = npt.NDArray[np.uint8]
+
+WIDTH, HEIGHT = 400, 320
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset of the benchmark, and how it is loaded."""
+
+    name: str
+    format: str
+    width: int
+    height: int
+    batch_size: int
+    distinct: int
+    """Pictures that are stored; an epoch has them again and again."""
+
+    @property
+    def transform(self) -> list[Any]:
+        """Random crops of 224 pixels; for small pictures the usual padding by four and cropping."""
+        if self.width == self.height == 32:
+            return [RandomCrop(32, padding=4), HorizontalFlip(), Normalize(MEAN, STD)]
+        return [RandomResizedCrop(224), HorizontalFlip(), Normalize(MEAN, STD)]
+
+    @property
+    def headline(self) -> float:
+        """The gain that DDLP reports on such images (ImageNet, CIFAR-10)."""
+        return 1.276 if self.width == 32 else 1.235
+
+
+SOURCES = {
+    source.name: source
+    for source in (
+        Source("png", "png", WIDTH, HEIGHT, 32, 192),
+        Source("jpeg", "jpeg", WIDTH, HEIGHT, 32, 192),
+        Source("hri", "hri:fast", WIDTH, HEIGHT, 64, 192),
+        Source("cifar", "png", 32, 32, 256, 2048),
+    )
+}
+
+
+def make_dataset(source: Source, pictures: Path | None, dest: Path) -> Path:
+    """Store a source's pictures, cut from the photographs in a folder, or painted."""
+    if not dest.exists():
+        samples = ({"image": pixels, "label": number} for number, pixels in enumerate(_cut(source, pictures)))
+        headrace.build(samples, dest, format=source.format, verify=False)
+    return dest
+
+
+def _cut(source: Source, folder: Path | None) -> Iterator[Pixels]:
+    originals = [_painted(seed) for seed in range(16)] if folder is None else _photographs(folder)
+    rng = np.random.default_rng(0)
+    for number in range(source.distinct):
+        original = originals[number % len(originals)]
+        top = int(rng.integers(0, original.shape[0] - source.height + 1))
+        left = int(rng.integers(0, original.shape[1] - source.width + 1))
+        yield np.ascontiguousarray(original[top : top + source.height, left : left + source.width])
+
+
+def _photographs(folder: Path) -> list[Pixels]:
+    found = []
+    for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)[:24]:
+        with Image.open(path) as image:
+            rgb = image.convert("RGB")
+        if min(rgb.size) < 2 * HEIGHT:
+            rgb = rgb.resize((2 * WIDTH, 2 * HEIGHT))
+        else:  # cut from large photographs, small pictures would be smooth; made smaller first, they are as they are
+            scale = 2 * HEIGHT / min(rgb.size)
+            rgb = rgb.resize((max(WIDTH, round(rgb.width * scale)), max(HEIGHT, round(rgb.height * scale))))
+        found.append(np.asarray(rgb))
+    if not found:
+        raise ValueError(f"{folder} holds no pictures: name a folder of PNG, JPEG or WebP files")
+    return found
+
+
+def _painted(seed: int) -> Pixels:
+    """A picture of soft shapes with a little noise, which compresses much as a photograph does."""
+    rng = np.random.default_rng(seed)
+    small = rng.integers(0, 256, (12, 15, 3), np.uint8)
+    soft = np.asarray(Image.fromarray(small).resize((2 * WIDTH, 2 * HEIGHT), Image.Resampling.BICUBIC), np.int16)
+    noise = rng.normal(0, 5, soft.shape).round().astype(np.int16)
+    return np.clip(soft + noise, 0, 255).astype(np.uint8)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace near`: prepares batches beside the storage, from the tail of the epoch."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli import _batch
+from headrace.cli.build import parse_size
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.prongs.worker import NearWorker, Progress
+
+_SHOWN_SECONDS = 0.5
+_LINE_SECONDS = 10.0
+_SIMULATION = "Simulation"
+
+
+def near(
+    dataset: Annotated[
+        Path | None, typer.Argument(help="The dataset, as the trainer has it.", show_default=False)
+    ] = None,
+    exchange: Annotated[Path | None, typer.Argument(help="The folder that both sides see.", show_default=False)] = None,
+    cpu_share: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="Take no more than this part of each worker's core.")
+    ] = 1.0,
+    workers: Annotated[int, typer.Option("--workers", "-j", min=0, help="Threads; 0 for one a core.")] = 1,
+    ahead: Annotated[str, typer.Option(help="Unread batches that may lie in the folder, in bytes.")] = "2GB",
+    ranks: Annotated[
+        str | None, typer.Option(help="Serve these ranks alone, as 0,2-5.  [default: all]", show_default=False)
+    ] = None,
+    watts: Annotated[
+        float | None, typer.Option(min=0, help="What a busy core takes, for the energy account.", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Leave when the trainings that were served have ended.")] = False,
+    simulate: Annotated[
+        bool,
+        typer.Option(
+            "--simulate", help="Work nothing, and print what near devices would bring.", rich_help_panel=_SIMULATION
+        ),
+    ] = False,
+    host_seconds: Annotated[
+        float, typer.Option(min=0, help="What the host takes to make a batch.", rich_help_panel=_SIMULATION)
+    ] = 0.1,
+    near_seconds: Annotated[
+        float, typer.Option(min=0, help="What a near device takes.", rich_help_panel=_SIMULATION)
+    ] = 0.4,
+    step_seconds: Annotated[
+        float, typer.Option(min=0, help="What a training step takes.", rich_help_panel=_SIMULATION)
+    ] = 0.03,
+    batch_size: Annotated[
+        str, typer.Option(help="A prepared batch, in bytes.", rich_help_panel=_SIMULATION)
+    ] = "38.5MB",
+    link_rate: Annotated[
+        str, typer.Option(help="What the link to all devices carries a second.", rich_help_panel=_SIMULATION)
+    ] = "6GB",
+) -> None:
+    """Prepare batches near the storage, for trainers whose loader names the same folder.
+
+    It runs on a computational storage device, on the storage server, or on a
+    spare core, and needs the dataset and a folder that both sides see; no
+    network. It can be started before the trainer or after it, and be stopped
+    and started again at any time.
+
+    \b
+    headrace near photos.hr /mnt/store/exchange
+    headrace near photos.hr /dev/shm/exchange --cpu-share 0.25
+    headrace near --simulate --host-seconds 0.2 --near-seconds 0.8
+    """
+    if simulate:
+        from headrace.prongs._simulator_table import simulate_table  # noqa: PLC0415 - rarely asked for
+
+        table = simulate_table(
+            host=host_seconds,
+            near=near_seconds,
+            step=step_seconds,
+            batch_mb=parse_size(batch_size) / 1e6,
+            link_mbs=parse_size(link_rate) / 1e6,
+        )
+        typer.echo(table)
+        return
+    if dataset is None or exchange is None:
+        raise typer.BadParameter("name the dataset and the exchange folder")
+    chosen = None if ranks is None else parse_ranks(ranks)
+    ahead_bytes = parse_size(ahead)
+
+    def work() -> int:
+        return _serve(dataset, exchange, cpu_share, workers, ahead_bytes, chosen, watts, once)
+
+    try:
+        if cpu_share < 1:
+            from headrace.prongs._throttle import run_throttled  # noqa: PLC0415 - rarely asked for
+
+            code = run_throttled(cpu_share * _threads(workers), work)
+        else:
+            code = work()
+    except HeadraceError as error:
+        typer.echo(f"failed {error}", err=True)
+        raise typer.Exit(_batch.FAILED) from None
+    raise typer.Exit(code)
+
+
+def parse_ranks(text: str) -> set[int]:
+    """Read `0,2-5`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise typer.BadParameter(f"{text!r} are no ranks; write 0,2-5")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return found
+
+
+def _threads(workers: int) -> int:
+    if workers:
+        return workers
+    from headrace.loader import cores  # noqa: PLC0415 - brings pyarrow
+
+    return cores()
+
+
+def _serve(
+    dataset: Path,
+    exchange: Path,
+    cpu_share: float,
+    workers: int,
+    ahead_bytes: int,
+    ranks: Collection[int] | None,
+    watts: float | None,
+    once: bool,
+) -> int:
+    from headrace.prongs.worker import NearWorker  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+
+    try:
+        worker = NearWorker(
+            dataset,
+            exchange,
+            threads=_threads(workers),
+            ahead_bytes=ahead_bytes,
+            cpu_share=cpu_share,
+            ranks=ranks,
+            watts=watts,
+        )
+    except (HeadraceError, OSError, ValueError) as error:
+        typer.echo(f"failed {error}", err=True)
+        return _batch.FAILED
+    _end_on_signals(worker)
+    worker.run(once=once, show=_shown(exchange))
+    if sys.stderr.isatty():
+        typer.echo(err=True)
+    return 0
+
+
+def _end_on_signals(worker: NearWorker) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: worker.stop())
+
+
+def _shown(exchange: Path) -> Callable[[NearWorker], None]:
+    """Show progress on standard error: one living line on a terminal, a line now and then elsewhere."""
+    terminal = sys.stderr.isatty()
+    last, said = 0.0, ""
+
+    def show(worker: NearWorker) -> None:
+        nonlocal last, said
+        if time.monotonic() - last < (_SHOWN_SECONDS if terminal else _LINE_SECONDS):
+            return
+        last = time.monotonic()
+        text = _line(worker.progress(), exchange)
+        if terminal:
+            typer.echo(f"\r\x1b[K{text}", err=True, nl=False)
+        elif text != said:
+            typer.echo(text, err=True)
+        said = text
+
+    return show
+
+
+def _line(now: Progress, exchange: Path) -> str:
+    if not now.ranks:
+        return f"waiting for a loader in {exchange}" + (f"; {now.trouble}" if now.trouble else "")
+    pace = "" if now.seconds_a_batch is None else f", {now.seconds_a_batch:.3g} s each"
+    trouble = f"; {now.trouble}" if now.trouble else ""
+    return (
+        f"{now.ranks} {'rank' if now.ranks == 1 else 'ranks'}, {now.batches} batches{pace}, "
+        f"{_batch.human_bytes(now.held_bytes)} ahead, {now.cpu_seconds:.1f} CPU s{trouble}"
+    )

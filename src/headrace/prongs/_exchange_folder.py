@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making and removing the folder of a rank: all of it is there at once, and nothing of it is left.
+
+Only files that an exchange makes are ever removed, by their names: an exchange that was put into a folder with other
+things in it, or a run that is called as a folder of the user's, must cost nobody a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.prongs._exchange import HOST, NEAR, RECIPE, ROWS, SUFFIX, TEMPORARY, batch_of, is_run, rank_of
+from headrace.prongs._exchange_cell import create_cell, read_cell, write_whole
+from headrace.prongs._exchange_machine import is_gone
+from headrace.prongs._exchange_status import NOBODY, Wish
+
+# A near worker that is just giving a batch its name may come in between; then the folder is looked through again.
+_REMOVAL_SECONDS = 2.0
+_BETWEEN_TRIES = 0.02
+_TRIES = 3
+_PLAN = re.compile(r"plan-\d{1,10}\.json|\.plan-\d{1,10}\.json\.[0-9a-f]+\.tmp")
+_HALF_MADE = re.compile(r"\.rank-\d{1,9}\.[0-9a-f]+\.tmp")
+
+
+def make_rank_folder(folder: Path, wish: Wish, recipe: bytes, rows: npt.NDArray[np.int64] | None) -> None:
+    """Make the folder of a rank under another name and rename it; one that is there already is removed."""
+    building = folder.with_name(f".{folder.name}.{wish.session}{TEMPORARY}")
+    _make_folders(building)
+    try:
+        write_whole(building / RECIPE, recipe, wish.session)
+        if rows is not None:
+            file = io.BytesIO()
+            np.save(file, np.ascontiguousarray(rows, np.int64), allow_pickle=False)
+            write_whole(building / ROWS, file.getvalue(), wish.session)
+        create_cell(building / NEAR, NOBODY, wish.session)
+        create_cell(building / HOST, wish.to_json(), wish.session)
+        remove_rank(folder)
+        building.rename(folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_rank(building)
+        leave_run(folder.parent)
+        raise
+
+
+def _make_folders(building: Path) -> None:
+    for attempt in range(_TRIES):
+        building.parent.mkdir(exist_ok=True)
+        try:
+            return building.mkdir(exist_ok=True)
+        except FileNotFoundError:  # the run's last rank has just left, and taken the run's folder along
+            if attempt + 1 == _TRIES:
+                raise
+    return None
+
+
+def remove_rank(folder: Path) -> None:
+    """Remove a rank's folder, also what comes into it meanwhile. One that is not there is fine.
+
+    Its cells go first: without them a near worker writes nothing into it any more. OSError if it holds other files.
+    """
+    deadline = time.monotonic() + _REMOVAL_SECONDS
+    while True:
+        try:
+            for name in (HOST, NEAR, *_names(folder)):
+                if _is_ours(name):
+                    (folder / name).unlink(missing_ok=True)
+            return folder.rmdir()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.ESTALE):
+                raise
+            foreign = [name for name in _names(folder) if not _is_ours(name)]
+            if foreign:
+                raise OSError(errno.ENOTEMPTY, f"{foreign[0]!r} in it is no file of an exchange", str(folder)) from None
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_BETWEEN_TRIES)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def _is_ours(name: str) -> bool:
+    if name.endswith(SUFFIX):
+        return batch_of(name, 0) is not None
+    return name in (HOST, NEAR, RECIPE, ROWS) or (name.startswith(".") and name.endswith(TEMPORARY))
+
+
+def leave_run(run: Path) -> None:
+    """Remove a run of which no rank is left, and none is being made: its plans, and its folder."""
+    with contextlib.suppress(OSError):
+        names = _names(run)
+        if all(_PLAN.fullmatch(name) for name in names):
+            for name in names:
+                (run / name).unlink(missing_ok=True)
+            run.rmdir()
+
+
+def remove_plans(run: Path) -> None:
+    """Remove what an earlier training of the same name has planned."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in _names(run):
+            if _PLAN.fullmatch(name):
+                (run / name).unlink(missing_ok=True)
+
+
+def rank_folders(exchange: Path) -> Iterator[tuple[Path, int]]:
+    """Find all ranks of all runs. Lists folders, so it is for the start of things and for now and then."""
+    for folder in _in_runs(exchange):
+        rank = rank_of(folder.name)
+        if rank is not None:
+            yield folder, rank
+
+
+def half_made_folders(exchange: Path) -> Iterator[Path]:
+    """Find folders of ranks that are being made, or never will be."""
+    return (folder for folder in _in_runs(exchange) if _HALF_MADE.fullmatch(folder.name))
+
+
+def _in_runs(exchange: Path) -> Iterator[Path]:
+    for run in _folders(exchange):
+        if is_run(run.name):
+            yield from _folders(run)
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+def sweep_dead(exchange: Path) -> None:
+    """Remove what processes of this machine that have ended left behind."""
+    for folder, _ in rank_folders(exchange):
+        with contextlib.suppress(OSError, ValueError):
+            document = read_cell(folder / HOST)
+            if document is not None and is_gone(Wish.from_json(document).process):
+                sweep_rank(folder)
+
+
+def sweep_rank(folder: Path) -> None:
+    """Remove what a host that died has left, as far as it can be removed."""
+    with contextlib.suppress(OSError):
+        remove_rank(folder)
+    leave_run(folder.parent)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The near worker's side of an exchange: one rank's wishes, and the cell in which it answers (spec/exchange.md).
+
+At any time one near worker holds a rank: the one whose name is in the `near` cell. It looks before each write whether
+it still is. Two that take a rank in the same instant do the same work twice, to the same bits and under the same name,
+until the next look; nothing else comes of it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.prongs._exchange import ABANDONED_SECONDS, HOST, NEAR, RECIPE, ROWS, TAKEOVER_SECONDS, Origin, digest
+from headrace.prongs._exchange_cell import read_cell, write_cell
+from headrace.prongs._exchange_machine import Process, is_gone, this_machine, this_process
+from headrace.prongs._exchange_status import Heartbeat, Wish
+from headrace.prongs._exchange_voice import Watch
+
+# Two claims of the same instant: both look again after this long, and find one name.
+_CLAIM_SECONDS = 0.05
+
+
+class Gone(Exception):
+    """The rank's folder was removed, taken over by another near worker or made anew by another host."""
+
+
+class NearRank:
+    """One rank of one run, as a near worker sees it."""
+
+    def __init__(self, folder: Path, rank: int, worker: str) -> None:
+        """Read what the host has published. OSError or ValueError if that cannot be done, or not yet."""
+        self.folder, self.rank, self._worker = folder, rank, worker
+        self._process = this_process()
+        content = (folder / RECIPE).read_bytes()
+        self.recipe: dict[str, Any] = json.loads(content)
+        rows = folder / ROWS
+        self.rows: npt.NDArray[np.int64] | None = np.load(rows, allow_pickle=False) if rows.exists() else None
+        self.wish = self._read_wish()
+        self.origin = Origin(folder.parent.name, self.wish.session, digest(content))
+        self._beat = 0
+        self._lock = threading.Lock()
+        self._host = Watch()
+
+    def _read_wish(self) -> Wish:
+        document = read_cell(self.folder / HOST)
+        if document is None:
+            raise ValueError(f"{self.folder / HOST}: not whole, however often one looks")
+        return Wish.from_json(document)
+
+    def look(self) -> bool:
+        """Read the host's cell; whether its wishes have changed. Gone if there is nothing to wish for any more."""
+        try:
+            wish = self._read_wish()
+        except FileNotFoundError:
+            raise Gone(f"{self.folder} was removed") from None
+        except ValueError:
+            return False  # torn; the next look sees more
+        if wish.closed or wish.session != self.origin.session:
+            raise Gone(f"{self.folder}: the host has {'closed' if wish.closed else 'begun a new session'}")
+        self._host.note(wish.beat)
+        changed = wish.stretches != self.wish.stretches
+        self.wish = wish
+        return changed
+
+    @property
+    def host_silent_seconds(self) -> float:
+        """How long, by this side's clock, the host has given no sign of life."""
+        return self._host.seconds
+
+    def claim(self, watch: Watch) -> bool:
+        """Take the rank, unless another near worker has it that lives.
+
+        `watch` has seen the cell before: a worker on another machine is dead when its beat has not changed for long.
+        """
+        holder = read_near(self.folder)
+        if holder is not None and holder.worker != self._worker and holder.session == self.origin.session:
+            watch.note((holder.worker, holder.beat))
+            if not holder.is_vacant and watch.seconds < TAKEOVER_SECONDS:
+                return False
+        self._write(Heartbeat(self.origin.session, self._worker, 0, "waiting", process=self._process))
+        time.sleep(_CLAIM_SECONDS)
+        holder = read_near(self.folder)
+        return holder is not None and holder.worker == self._worker
+
+    def say(self, beat: Heartbeat) -> None:
+        """Write the cell, with a beat of its own. Any thread may. Gone if the rank is another's by now."""
+        with self._lock:
+            try:
+                holder = read_near(self.folder)
+            except FileNotFoundError:
+                raise Gone(f"{self.folder} was removed") from None
+            if holder is not None and (holder.worker, holder.session) != (self._worker, self.origin.session):
+                raise Gone(f"{self.folder}: the near worker {holder.worker} has taken over")
+            self._beat += 1
+            self._write(
+                replace(beat, session=self.origin.session, worker=self._worker, beat=self._beat, process=self._process)
+            )
+
+    def _write(self, beat: Heartbeat) -> None:
+        try:
+            write_cell(self.folder / NEAR, beat.to_json())
+        except FileNotFoundError:
+            raise Gone(f"{self.folder} was removed") from None
+
+
+def is_abandoned(host: Process, silent_seconds: float) -> bool:
+    """Whether a host is dead. On this machine that is certain; on another one, silence has to do."""
+    if host.machine and host.machine == this_machine():
+        return is_gone(host)
+    return silent_seconds > ABANDONED_SECONDS
+
+
+def read_near(folder: Path) -> Heartbeat | None:
+    """Read the near worker's cell; None if nobody has written to it, or nothing that makes sense."""
+    document = read_cell(folder / NEAR)
+    try:
+        return None if document is None else Heartbeat.from_json(document)
+    except ValueError:
+        return None
+
+
+def read_wish(folder: Path) -> Wish | None:
+    """Read the host's cell; None if it is gone or makes no sense."""
+    try:
+        document = read_cell(folder / HOST)
+        return None if document is None else Wish.from_json(document)
+    except (OSError, ValueError):
+        return None

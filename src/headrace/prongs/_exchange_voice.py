@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that speaks for a host in its cell and listens to the near worker's, so that a training step never waits.
+
+Clocks of two machines are never compared. Each side counts beats in its cell, and the other looks, by its own clock,
+how long ago the count last changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.prongs._exchange import BEAT_SECONDS, HOST, NEAR, SILENT_SECONDS, Stretch
+from headrace.prongs._exchange_cell import read_cell, write_cell
+from headrace.prongs._exchange_folder import leave_run, make_rank_folder, remove_rank
+from headrace.prongs._exchange_machine import this_process
+from headrace.prongs._exchange_status import Heartbeat, Wish
+
+_AGAIN_SECONDS = 2.0
+# Orders that follow each other closely are written together: one of each small batch would cost a core some per cent.
+_TOGETHER_SECONDS = 0.005
+_END_SECONDS = 5.0
+
+
+class Watch:
+    """How long ago a count last changed, by this process' clock."""
+
+    def __init__(self) -> None:
+        self._last: object = None
+        self._changed = time.monotonic()
+
+    def note(self, count: object) -> None:
+        if count != self._last:
+            self._last, self._changed = count, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._changed
+
+
+class Voice:
+    """A rank's folder and the thread that keeps it: made, spoken for, and removed at the end.
+
+    Knows nothing of the exchange that it works for, so it keeps none alive. A folder that vanishes is made anew.
+    """
+
+    def __init__(self, folder: Path, session: str, recipe: bytes, rows: npt.NDArray[np.int64] | None) -> None:
+        self._folder, self._session, self._recipe, self._rows = folder, session, recipe, rows
+        self._process = this_process()
+        self._stretches: tuple[Stretch, ...] = ()
+        self._beat = 0
+        self._stopped = self._lost = False
+        self._made = time.monotonic()
+        self._kept: list[Path] = []
+        self._watch = Watch()
+        self._looked = 0.0
+        self._wake = threading.Event()
+        self.trouble: str | None = None
+        make_rank_folder(folder, self._wish(), recipe, rows)
+        self._thread = threading.Thread(target=self._run, name="headrace-exchange", daemon=True)
+        self._thread.start()
+
+    def order(self, stretches: tuple[Stretch, ...]) -> None:
+        self._stretches = stretches
+        self._wake.set()
+
+    def keep(self, path: Path) -> None:
+        """Remember a file outside the folder, to be removed with it."""
+        self._kept.append(path)
+
+    def look(self) -> Heartbeat | None:
+        """Read the near worker's cell; None if it cannot be read or nobody has written to it."""
+        self._looked = time.monotonic()
+        try:
+            document = read_cell(self._folder / NEAR)
+            beat = None if document is None else Heartbeat.from_json(document)
+        except (OSError, ValueError):
+            return None
+        if beat is not None:
+            self._watch.note((beat.worker, beat.beat))
+        return beat
+
+    @property
+    def silent_seconds(self) -> float:
+        if self._watch.seconds > SILENT_SECONDS:
+            self.look()  # it may be this process that was frozen
+        return self._watch.seconds
+
+    def close(self) -> None:
+        """End the thread, which removes everything before it ends."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_END_SECONDS)
+
+    def drop(self) -> None:
+        """Let the thread end by itself: for finalizers, which must not take a lock."""
+        self._stopped = True
+
+    def _wish(self) -> Wish:
+        return Wish(self._session, self._beat, self._process, self._stretches, closed=self._stopped)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._tell()
+            if time.monotonic() - self._looked > BEAT_SECONDS / 2:
+                self.look()
+            self._wake.wait(BEAT_SECONDS)
+            if not self._stopped:
+                time.sleep(_TOGETHER_SECONDS)
+            self._wake.clear()
+        self._leave()
+
+    def _tell(self) -> None:
+        """Write the cell, unless another loader of the same run and rank has taken the folder over."""
+        self._beat += 1
+        try:
+            found = read_cell(self._folder / HOST)
+            self._lost = found is not None and found.get("session") != self._session
+            if self._lost:
+                self.trouble = f"{self._folder}: another loader of the same run and rank has taken over"
+                return
+            write_cell(self._folder / HOST, self._wish().to_json())
+            self.trouble = None
+        except FileNotFoundError:
+            self._make_again()
+        except OSError as error:
+            self.trouble = f"{self._folder}: {error.strerror or error}"
+
+    def _make_again(self) -> None:
+        self.trouble = f"{self._folder}: the folder has vanished"
+        if time.monotonic() - self._made < _AGAIN_SECONDS or not self._folder.parent.parent.is_dir():
+            return
+        self._made = time.monotonic()
+        try:
+            make_rank_folder(self._folder, self._wish(), self._recipe, self._rows)
+            self.trouble = None
+        except OSError as error:
+            self.trouble = f"{self._folder}: it has vanished and cannot be made again: {error.strerror or error}"
+
+    def _leave(self) -> None:
+        """Tell the near worker that nothing is wanted any more, then remove all that there is."""
+        if self._lost or self._process.number != os.getpid():
+            return
+        with contextlib.suppress(OSError):
+            write_cell(self._folder / HOST, self._wish().to_json())
+        with contextlib.suppress(OSError):
+            remove_rank(self._folder)
+        for path in self._kept:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        leave_run(self._folder.parent)

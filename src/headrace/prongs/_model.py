@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two prongs can do, in closed form: seconds an epoch, and the energy that it takes.
+
+Each prong needs a time a batch, the trainer another. Whoever is slowest sets the pace; two prongs that work at once
+have the sum of their rates, so together they need host · near / (host + near) for a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds a batch, for one rank."""
+
+    host: float
+    """The host prong, with all its threads."""
+    near: float
+    """The near prong: all its devices, as far as this rank has them."""
+    step: float = 0.0
+    """The trainer."""
+    copy: float = 0.0
+    """What a batch of the host's adds to the step, to come to the device; 0 where that is hidden behind it."""
+    read: float = 0.0
+    """What a prepared batch adds to the step; 0 where it is read ahead, as the loader does."""
+    link: float = 0.0
+    """For how long a prepared batch occupies the link, other ranks' batches included, which bounds the near prong."""
+    take: float = 0.0
+    """What the host spends on reading a prepared batch, beside the step."""
+    reading: float = 0.0
+    """What part of the host's time it waits for the encoded images of a batch, which may come over the same link."""
+
+    def __post_init__(self) -> None:
+        added = (self.step, self.copy, self.read, self.link, self.take, self.reading)
+        if not self.host > 0 or not self.near > 0 or min(added) < 0:
+            raise ValueError(f"{self}: times a batch are more than 0, and what adds to the step not less")
+
+    @property
+    def supply(self) -> float:
+        """Seconds between prepared batches as they arrive: the near prong's own, or the link's."""
+        return max(self.near, self.link)
+
+    @property
+    def both(self) -> float:
+        """Seconds a batch of both prongs at work."""
+        return self.host * self.supply / (self.host + self.supply)
+
+
+def host_only(times: Times) -> float:
+    """Seconds a batch without a near prong: max(host, step + copy)."""
+    return max(times.host, times.step + times.copy)
+
+
+def interleaved(times: Times) -> float:
+    """Seconds a batch of `wrr`, and of `paced` with the right ratio: max(both, step and what it waits for).
+
+    The share r of prepared batches is the time of a slot over the near prong's, so the trainer needs
+    step + (1 − r) · copy + r · read for each.
+    """
+    pace = times.both
+    for _ in range(8):  # r depends on the pace, and changes it by a few per cent at most
+        share = min(1.0, pace / times.supply)
+        pace = max(times.both, times.step + (1 - share) * times.copy + share * times.read)
+    return pace
+
+
+def split_epoch(times: Times, batches: int, near: int) -> float:
+    """Seconds an epoch of `mte` with a split that gives the near prong `near` batches.
+
+    (batches − near) · max(host, step + copy) + near · (step + read), and never before the near prong is done and its
+    last batch trained on.
+    """
+    last = times.step + times.read
+    walked = (batches - near) * host_only(times) + near * last
+    return max(walked, near * times.supply + last) if near else walked
+
+
+@dataclass(frozen=True, slots=True)
+class Watts:
+    """Power of a rank's share of the machine: what is busy, and what runs all the time.
+
+    The figures are a statement, not a measurement: a server core under load, a computational storage device's
+    processor, a training accelerator's board, and the rest of the node. Give your own.
+    """
+
+    host: float = 6.0
+    """A host core while it is busy, above its idle power."""
+    near: float = 2.0
+    """The near processor while it is busy, above its idle power."""
+    trainer: float = 0.0
+    """The accelerator, over the whole epoch: it draws most of its power while it waits, too."""
+    rest: float = 0.0
+    """Everything else, over the whole epoch."""
+
+
+def energy(watts: Watts, *, host_seconds: float, near_seconds: float, epoch_seconds: float) -> float:
+    """Joules: P_host · busy host seconds + P_near · busy near seconds + (P_trainer + P_rest) · epoch."""
+    busy = watts.host * host_seconds + watts.near * near_seconds
+    return busy + (watts.trainer + watts.rest) * epoch_seconds

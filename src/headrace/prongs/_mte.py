@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mte`: moving towards each other, with a split that is fixed beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+from typing import ClassVar
+
+from headrace.prongs._model import Times, host_only, split_epoch
+from headrace.prongs._pattern import Pattern
+from headrace.prongs._strategy import Decision, Outlook, Strategy
+
+
+@dataclass(frozen=True)
+class Mte(Strategy):
+    """All of the host's batches first, in order, then all of the near prong's, from the last one down.
+
+        slot            0  1  2  3  4  5  6  7  8  9
+        taken from      h  h  h  h  h  h  h  N  N  N
+        near works on   └── N−1 ──┘└── N−2 ──┘└── N−3 ──┘     and goes on while its first ones are read
+
+    With m = max(host, step + copy), the near prong gets S = N · m / (m + near − step − read) of N batches: it works
+    while the host's part lasts, and while its own earlier batches are trained on. An epoch takes
+    (N − S) · m + S · (step + read). The order follows from S alone. Prepared batches lie unread until the host's part
+    ends, so S is limited by what may lie there at a time.
+    """
+
+    name: ClassVar[str] = "mte"
+
+    def share(self, times: Times, outlook: Outlook) -> Decision:
+        """Split once, so that both sides end together."""
+        n, last = outlook.batches, times.step + times.read
+        pace = host_only(times)
+        gap = times.supply - last
+        head_start = outlook.ready * times.supply
+        near = n if gap <= 0 else floor((n * pace + head_start) / (pace + gap))
+        if outlook.capacity is not None and gap > 0:
+            # What does not lie there when the host's part ends must be made while the rest is trained on.
+            near = min(near, floor(max(1, outlook.capacity) * times.supply / gap))
+        near = min(near, n)
+        return Decision(Pattern(n - near, 1, 1), None, split_epoch(times, n, near))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of prepared batches in a rank's folder, from the side that owns them: written, kept count of, used again.
+
+A file that no one wants any more is a slot: the next batch is written over it, under another name, which saves the file
+system the freeing and finding of blocks. One slot is kept; more are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.prongs._batch_file import BatchFile
+from headrace.prongs._exchange import TEMPORARY, BatchName, batch_file, batch_of
+from headrace.prongs._exchange_cell import write_all
+
+
+class Slots:
+    """The batch files of one rank. For one thread."""
+
+    def __init__(self, folder: Path, rank: int, token: str) -> None:
+        self._folder = folder
+        self._temporary = folder / f".batch.{token}{TEMPORARY}"
+        self._spare: tuple[BatchName, int] | None = None
+        self.held: dict[BatchName, int] = {}
+        """The bytes of each batch that is published."""
+        self._adopt(rank)
+        self.held_bytes = sum(self.held.values())
+        """Of all of them; those of the slot, at most one batch, are not counted."""
+
+    def _adopt(self, rank: int) -> None:
+        """Take over what an earlier near worker has published, and remove what it has left half-written."""
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                name = batch_of(entry.name, rank)
+                if name is not None:
+                    self.held[name] = entry.stat().st_size
+                elif entry.name.startswith(".batch."):
+                    Path(entry.path).unlink(missing_ok=True)
+
+    def write(self, name: BatchName, content: BatchFile) -> None:
+        """Publish a batch: written under another name, synced, renamed. OSError leaves nothing behind."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        spare, self._spare = self._spare, None
+        try:
+            if spare is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    (self._folder / batch_file(spare[0])).rename(self._temporary)
+            handle = os.open(self._temporary, flags, 0o666)
+            try:
+                for piece in content.pieces:
+                    write_all(handle, piece)
+                os.ftruncate(handle, content.n_bytes)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            self._temporary.rename(self._folder / batch_file(name))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._temporary.unlink(missing_ok=True)
+            raise
+        self.held_bytes += content.n_bytes - self.held.get(name, 0)
+        self.held[name] = content.n_bytes
+
+    def keep_only(self, wanted: Callable[[BatchName], bool]) -> None:
+        """Let go of all batches that nobody wants any more."""
+        if self._spare is not None and wanted(self._spare[0]):
+            self.held[self._spare[0]] = self._spare[1]
+            self.held_bytes += self._spare[1]
+            self._spare = None
+        for name in [name for name in self.held if not wanted(name)]:
+            n_bytes = self.held.pop(name)
+            self.held_bytes -= n_bytes
+            if self._spare is None:
+                self._spare = (name, n_bytes)
+            else:
+                self._remove(name)
+
+    def drop_spare(self) -> None:
+        """Give the slot's room back."""
+        if self._spare is not None:
+            self._remove(self._spare[0])
+            self._spare = None
+
+    def _remove(self, name: BatchName) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / batch_file(name)).unlink(missing_ok=True)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makers of batches, one for each recipe: ranks of one run share the threads and the open dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.loader._prongs_maker import BatchMaker
+from headrace.prongs._exchange_near import NearRank
+from headrace.records import open_dataset
+from headrace.transforms import Recipe
+
+Maker: TypeAlias = BatchMaker
+
+
+class Makers:
+    """Gives the maker for a rank's recipe; it is made for the first rank and closed after the last."""
+
+    def __init__(self, dataset: Path, threads: int) -> None:
+        self._path, self._threads = dataset, threads
+        self._makers: dict[str, tuple[Maker, int]] = {}
+
+    def take(self, near: NearRank) -> Maker:
+        """Give the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
+        key = near.origin.recipe
+        maker, users = self._makers.get(key) or (self._make(near.recipe, near.rows), 0)
+        self._makers[key] = (maker, users + 1)
+        return maker
+
+    def _make(self, recipe: Mapping[str, Any], rows: npt.NDArray[np.int64] | None) -> Maker:
+        return BatchMaker(
+            open_dataset(self._path), Recipe.from_json(json.dumps(recipe)), threads=self._threads, rows=rows
+        )
+
+    def give_back(self, near: NearRank) -> None:
+        key = near.origin.recipe
+        maker, users = self._makers[key]
+        if users > 1:
+            self._makers[key] = (maker, users - 1)
+        else:
+            del self._makers[key]
+            maker.close()
+
+    def close(self) -> None:
+        makers, self._makers = self._makers, {}
+        for maker, _ in makers.values():
+            maker.close()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace near`: what it is asked for, what it says, and how it ends. What it makes is tested in tests/prongs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import headrace
+from headrace.cli.near import _line, parse_ranks
+from headrace.prongs import HostExchange, Stretch, _simulator_table
+from headrace.prongs.worker import NearWorker, Progress
+
+
+@pytest.fixture
+def dataset(folder):
+    samples = ({"image": np.full((9, 7, 3), number, np.uint8)} for number in range(8))
+    headrace.build(samples, folder / "eight.hr", format="raw")
+    (folder / "exchange").mkdir()
+    return folder / "eight.hr"
+
+
+def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
+    with headrace.Loader(dataset, batch_size=2, output="numpy", num_workers=1) as loader:
+        exchange = HostExchange("exchange", run="run", rank=0, recipe=loader.recipe)
+    exchange.order([Stretch(0, 0, 8, 3, 4)])
+    publish = NearWorker._publish
+
+    def then_close(self, *arguments):
+        publish(self, *arguments)
+        exchange.close()
+
+    monkeypatch.setattr(NearWorker, "_publish", then_close)
+    monkeypatch.setattr("headrace.cli.near._LINE_SECONDS", 0.0)
+    ran = run("near", dataset, "exchange", "--once", "--ahead", "1MB", "--workers", 2)
+
+    assert ran.code == 0
+    assert "1 rank, 1 batches" in ran.err
+    assert list(Path("exchange").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["near"], "name the dataset and the exchange folder"),
+        (["near", "absent.hr", "exchange"], "absent.hr"),
+        (["near", "eight.hr", "exchange", "--ahead", "much"], "no size"),
+        (["near", "eight.hr", "exchange", "--ranks", "1-x"], "no ranks"),
+        (["near", "eight.hr", "exchange", "--cpu-share", "1.5"], "cpu-share"),
+    ],
+)
+def test_what_is_wrong_is_said(run, dataset, arguments, message):
+    ran = run(*arguments)
+
+    assert dataset.exists()
+    assert ran.code != 0
+    assert message in " ".join(ran.err.split())
+
+
+def test_ranks_are_read_as_they_are_written():
+    assert parse_ranks("0") == {0}
+    assert parse_ranks("0, 2-5,9") == {0, 2, 3, 4, 5, 9}
+    with pytest.raises(typer.BadParameter):
+        parse_ranks("-1")
+
+
+def test_the_line_says_how_it_goes():
+    now = Progress(ranks=2, batches=41, seconds_a_batch=0.25, held_bytes=5_000_000, cpu_seconds=12.0, trouble="")
+
+    assert _line(now, Path("x")) == "2 ranks, 41 batches, 0.25 s each, 5.0 MB ahead, 12.0 CPU s"
+    assert _line(now._replace(ranks=0), Path("x")) == "waiting for a loader in x"
+    assert _line(now._replace(ranks=0, trouble="what"), Path("x")).endswith("; what")
+
+
+def test_it_can_be_simulated(run, monkeypatch):
+    short = partial(_simulator_table.simulate_table, batches=20, machines=[(1, 1)])
+    monkeypatch.setattr(_simulator_table, "simulate_table", short)
+    ran = run("near", "--simulate")
+
+    assert ran.code == 0
+    assert "paced" in ran.out

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A prepared batch is a safetensors file that holds all that a batch can, and nothing damaged or foreign is taken."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from tests.loader.datasets import assert_equal
+
+from headrace.errors import BadPreparedBatch
+from headrace.prongs import BatchName
+from headrace.prongs._batch_file import pack_batch, unpack_batch
+from headrace.prongs._exchange import Origin, Stretch, batch_file, batch_of, is_run, rank_of
+from headrace.prongs._reader import Reader
+from headrace.records import Boxes
+
+NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
+ORIGIN = Origin("run", "00aa", "f" * 32)
+
+
+def make_batch() -> dict:
+    rng = np.random.default_rng(0)
+    boxes = [Boxes(rng.random((count, 4), np.float32), rng.integers(0, 9, count)) for count in (2, 0, 3)]
+    return {
+        "image": rng.integers(0, 256, (3, 3, 17, 13), np.uint8),
+        "label": np.arange(3),
+        "weight": rng.random(3, np.float32),
+        "half": rng.random((3, 2)).astype(np.float16),
+        "_repeat": np.array([False, False, True]),
+        "ragged": [rng.integers(0, 9, shape).astype(np.uint16) for shape in ((4, 5, 3), (0, 5, 3), (2, 2, 3))],
+        "mixed": [np.zeros(2, np.int8), np.ones(3, np.float64)],
+        "boxes": boxes,
+        "views": [[boxes[0], boxes[1]], [boxes[2], boxes[2]]],
+        "name": ["№ 1", "", "c"],
+        "blob": [b"\x00\xff", b"", b"abc"],
+        "words": [["a"], [], ["b", "c"]],
+        "pair": (np.zeros((2, 0), np.float32), "text", 1, 2.5, None, True),
+        "one": boxes[0],
+        "bytes": b"xyz",
+        "empty": [],
+    }
+
+
+def written(batch: dict, declined: str | None = None) -> bytearray:
+    file = pack_batch(NAME, ORIGIN, batch, declined)
+    content = bytearray(b"".join(bytes(piece) for piece in file.pieces))
+    assert len(content) == file.n_bytes
+    return content
+
+
+def read(content: bytes | bytearray, name: BatchName = NAME, origin: Origin = ORIGIN):
+    return unpack_batch(np.frombuffer(bytearray(content), np.uint8), name, origin, "a/file")
+
+
+def test_everything_that_a_batch_can_hold_comes_back():
+    batch = make_batch()
+
+    assert_equal(read(written(batch)), batch)
+
+
+def test_any_reader_of_safetensors_can_open_it(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    batch = make_batch()
+    path = tmp_path / "batch.safetensors"
+    path.write_bytes(written(batch))
+
+    tensors = safetensors.load_file(path)
+
+    for name in ("image", "label", "weight", "half", "_repeat"):
+        np.testing.assert_array_equal(tensors[name], batch[name])
+    assert tensors["ragged"].shape == (4 * 5 * 3 + 2 * 2 * 3,)
+
+
+def test_data_begins_at_a_page_with_the_largest_tensor_and_tensors_at_multiples_of_64():
+    content = written(make_batch())
+    (length,) = struct.unpack_from("<Q", content)
+    header = json.loads(content[8 : 8 + length])
+    starts = {name: entry["data_offsets"][0] for name, entry in header.items() if name != "__metadata__"}
+
+    assert (8 + length) % 4096 == 0
+    assert starts["image"] == 0
+    assert all(start % 64 == 0 for name, start in starts.items() if not name.startswith("_padding."))
+
+
+def test_arrays_are_not_copied_to_be_written():
+    batch = {"image": np.zeros((2, 3, 64, 64), np.uint8), "many": [np.zeros(100, np.float32), np.zeros(50, np.float32)]}
+    pieces = pack_batch(NAME, ORIGIN, batch).pieces
+
+    for array in (batch["image"], *batch["many"]):
+        assert any(np.shares_memory(array, np.frombuffer(piece, np.uint8)) for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"image": object()}, "image is a object"),
+        ({"image": np.zeros(2, np.complex64)}, "complex64"),
+        ({"image": np.zeros(2, ">f4")}, "dtype >f4"),
+        ({1: np.zeros(2)}, "no text"),
+        ({"a": {"b": np.zeros(2)}, "a.b": np.zeros(2)}, "two tensors"),
+        ({"_padding.1": np.zeros(2)}, "two tensors"),
+    ],
+)
+def test_what_it_cannot_hold_is_named(batch, message):
+    with pytest.raises(ValueError, match=message):
+        pack_batch(NAME, ORIGIN, batch)
+
+
+def test_every_flipped_byte_is_found():
+    content = written({"image": np.arange(300, dtype=np.uint8), "name": ["a"]})
+    rng = np.random.default_rng(1)
+
+    for at in {*range(60), *rng.integers(0, len(content), 400).tolist(), len(content) - 1}:
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        with pytest.raises(BadPreparedBatch) as caught:
+            read(damaged)
+        assert caught.value.kind in ("damaged", "foreign")
+
+
+@pytest.mark.parametrize("keep", [0, 7, 4095, 4096, 5000, -1])
+def test_a_truncated_file_is_refused(keep):
+    content = written({"image": np.zeros(9000, np.uint8)})
+
+    with pytest.raises(BadPreparedBatch, match=r"truncated|damaged") as caught:
+        read(content[:keep])
+    assert caught.value.kind == "damaged"
+
+
+def test_a_longer_file_is_refused():
+    with pytest.raises(BadPreparedBatch, match="checksum"):
+        read(written({"image": np.zeros(9, np.uint8)}) + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "origin", "label"),
+    [
+        (NAME._replace(epoch=4), ORIGIN, "epoch"),
+        (NAME._replace(rank=0), ORIGIN, "rank"),
+        (NAME._replace(start=64), ORIGIN, "start"),
+        (NAME._replace(stop=600), ORIGIN, "stop"),
+        (NAME._replace(number=38), ORIGIN, "number"),
+        (NAME, ORIGIN._replace(run="other"), "run"),
+        (NAME, ORIGIN._replace(session="00ab"), "session"),
+        (NAME, ORIGIN._replace(recipe="e" * 32), "recipe"),
+    ],
+)
+def test_a_batch_of_another_place_or_run_is_foreign(name, origin, label):
+    with pytest.raises(BadPreparedBatch, match=f"a/file: {label} is .* was asked for; the host makes") as caught:
+        read(written(make_batch()), name, origin)
+    assert caught.value.kind == "foreign"
+
+
+def test_another_program_s_safetensors_are_foreign():
+    safetensors = pytest.importorskip("safetensors.numpy")
+    content = safetensors.save({"image": np.zeros(8192, np.uint8)})
+    padded = struct.pack("<Q", 4088) + content[8 : 8 + struct.unpack_from("<Q", content)[0]].ljust(4088) + bytes(8192)
+
+    for foreign in (content, padded, bytes(5000)):
+        with pytest.raises(BadPreparedBatch):
+            read(foreign)
+
+
+def test_a_declined_batch_says_why():
+    with pytest.raises(BadPreparedBatch, match="row 7 is damaged") as caught:
+        read(written({}, declined="row 7 is damaged"))
+    assert caught.value.kind == "declined"
+
+
+class TestReader:
+    def write(self, tmp_path, batch, name=NAME):
+        path = tmp_path / batch_file(name)
+        path.write_bytes(written(batch))
+        return path
+
+    @pytest.mark.parametrize("direct", [True, False])
+    def test_it_gives_writable_views_of_aligned_memory(self, tmp_path, direct):
+        batch = make_batch()
+        reader = Reader(ORIGIN, direct=direct)
+        prepared = reader.read(self.write(tmp_path, batch), NAME)
+
+        assert_equal(prepared.arrays, batch)
+        assert prepared.n_bytes == len(written(batch))
+        assert prepared.arrays["image"].ctypes.data % 4096 == 0
+        assert prepared.arrays["image"].flags.writeable
+        assert not prepared.arrays["image"].flags.owndata
+
+    def test_a_buffer_is_used_again_only_when_its_last_view_is_gone(self, tmp_path):
+        path = self.write(tmp_path, {"image": np.arange(5000, dtype=np.uint8)})
+        reader = Reader(ORIGIN)
+        kept = reader.read(path, NAME).arrays["image"][100:200]
+        seen = {reader.read(path, NAME).arrays["image"].ctypes.data for _ in range(5)}
+
+        assert kept.ctypes.data - 100 not in seen
+        np.testing.assert_array_equal(kept, np.arange(100, 200, dtype=np.uint8))
+        assert reader._buffers.allocated == 2
+        del kept
+        assert len({reader.read(path, NAME).arrays["image"].ctypes.data for _ in range(5)}) <= 2
+        assert reader._buffers.allocated == 2
+
+    def test_memory_may_come_from_elsewhere_and_is_aligned_if_it_was_not(self, tmp_path):
+        asked = []
+
+        def allocate(n_bytes):
+            asked.append(n_bytes)
+            return np.empty(n_bytes + 1, np.uint8)[1:]
+
+        reader = Reader(ORIGIN, allocate=allocate)
+        prepared = reader.read(self.write(tmp_path, make_batch()), NAME)
+
+        assert asked
+        assert prepared.arrays["image"].ctypes.data % 4096 == 0
+
+    def test_a_file_system_without_direct_reads_is_read_as_it_can_be(self, tmp_path, monkeypatch):
+        import os  # noqa: PLC0415
+
+        opened = os.open
+
+        def refuse(path, flags, *rest):
+            if flags & os.O_DIRECT:
+                raise OSError(22, "Invalid argument")
+            return opened(path, flags, *rest)
+
+        monkeypatch.setattr(os, "open", refuse)
+        reader = Reader(ORIGIN)
+        assert_equal(reader.read(self.write(tmp_path, make_batch()), NAME).arrays, make_batch())
+        assert not reader.direct
+
+    def test_what_is_not_there_is_none_and_what_cannot_be_read_is_an_error(self, tmp_path):
+        assert Reader(ORIGIN).read(tmp_path / "absent", NAME) is None
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(BadPreparedBatch, match="cannot be read") as caught:
+            Reader(ORIGIN).read(tmp_path / "folder", NAME)
+        assert caught.value.kind == "unreadable"
+
+
+def test_names_are_read_as_they_are_written():
+    assert batch_of(batch_file(NAME), NAME.rank) == NAME
+    for other in ("recipe.json", ".batch.x.tmp", "1-2-3.safetensors", "a-0-0-0.safetensors"):
+        assert batch_of(other, 0) is None
+    assert [rank_of(name) for name in ("rank-0", "rank-12", "rank-01", "rank", ".rank-0.x.tmp")] == [
+        *(0, 12),
+        *(None, None, None),
+    ]
+    assert is_run("a-B_9")
+    assert not is_run("../a")
+    assert not is_run("")
+
+
+def test_a_stretch_wants_what_lies_between_its_ends():
+    stretch = Stretch(3, 0, 640, 30, 40)
+
+    assert stretch.wants(NAME)
+    assert not stretch.wants(NAME._replace(number=40))
+    assert not stretch.wants(NAME._replace(number=29))
+    assert not stretch.wants(NAME._replace(stop=641))
