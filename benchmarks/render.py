@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import results
 from benchmarks._codec import report
+from benchmarks._kernels import report as kernel_report
 from benchmarks._loaders import chart
 from benchmarks._loaders import report as loader_report
+from benchmarks._plan import report as plan_report
 from benchmarks.machine import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PAGES = ("README.md", "docs/benchmarks.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/concepts/accelerator.md")
 
 _BLOCK = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL)
 
@@ -75,11 +77,29 @@ def loaders_cases(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def kernels_ceilings(folder: Path) -> str:
+    """What the compiled kernels could decode at most, beside what a bus delivers."""
+    document = results.read(folder / "kernels.json")
+    run = f"`{document['command']}` at commit {document['commit']}, with Triton {document['libraries']['triton']}."
+    return f"{kernel_report.ceiling_table(document).markdown()}\n\n{run}"
+
+
+def plan_cells(folder: Path) -> str:
+    """Plans beside what happened: every environment, then what it comes to, and the other parts."""
+    document = results.read(folder / "plan.json")
+    parts = [plan_report.provenance(document)]
+    for table in plan_report.tables(document):
+        parts += [f"### {table.title}", table.markdown()]
+    return "\n\n".join(parts)
+
+
 RENDERERS: Mapping[str, Callable[[Path], str]] = {
     "codec": codec_summary,
     "codec-sets": codec_sets,
     "loaders": loaders_summary,
     "loaders-cases": loaders_cases,
+    "kernels": kernels_ceilings,
+    "plan": plan_cells,
 }
 
 

@@ -25,7 +25,7 @@ LAYERS = (
 NEAR_WORKER = "prongs/worker"
 CORE_USERS = {"codec", "formats", "kernels", "loader", "records", "transforms"}
 FRAMEWORK_USERS = {
-    "torch": {"kernels", "loader"},
+    "torch": {"kernels", "loader", "storage"},
     "triton": {"kernels"},
     "ray": {"building", "prongs"},
     "pyarrow.flight": {"prongs"},

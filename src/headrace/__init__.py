@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from headrace import transforms
     from headrace.building import BuildReport, Writer, build
     from headrace.loader import Loader
+    from headrace.planning import plan
+    from headrace.profiling import profile
     from headrace.records import Dataset
     from headrace.records import open_dataset as open  # noqa: A004
 
@@ -28,6 +30,8 @@ __all__ = [
     "errors",
     "inspect",
     "open",
+    "plan",
+    "profile",
     "transforms",
 ]
 
@@ -40,6 +44,8 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "Writer": ("headrace.building", "Writer"),
     "build": ("headrace.building", "build"),
     "open": ("headrace.records", "open_dataset"),
+    "plan": ("headrace.planning", "plan"),
+    "profile": ("headrace.profiling", "profile"),
     "transforms": ("headrace.transforms", None),
 }
 

@@ -13,9 +13,15 @@
     ├── UnsupportedDataset  (ValueError)   a dataset of a version or kind that this reader does not know
     ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, a taken destination
     ├── LoaderError                        a loader cannot go on: closed, forked, overtaken, or out of good samples
-    │   └── EngineClosed                   the threads of a loader were stopped while something waited for them
+    │   ├── EngineClosed                   the threads of a loader were stopped while something waited for them
+    │   └── PlanMismatch    (ValueError)   a dataset has not what the loader's plan wants
+    ├── ExchangeError       (OSError)      the exchange folder cannot be used: gone, read-only, full or misnamed
+    ├── BadPreparedBatch    (ValueError)   a prepared batch not to be trained on: damaged, stale, foreign, declined
+    ├── ProfileError        (ValueError)   something that cannot be profiled: no batches, or asked for in vain
     ├── TransformError      (ValueError)   an augmentation that cannot be done, as a crop larger than its image
+    ├── InvalidReport       (ValueError)   a file that is no report of a profile, or a figure that none can hold
     ├── UnknownTarget       (ValueError)   a SIMD target that this machine does not have
+    ├── InfeasiblePlan      (ValueError)   no mix of formats fits the disk budget
     └── MissingExtra        (ImportError)  an optional package is needed and not installed
 
 A wrong type of argument is a plain TypeError.
@@ -24,18 +30,24 @@ A wrong type of argument is a plain TypeError.
 from __future__ import annotations
 
 __all__ = [
+    "BadPreparedBatch",
     "BadSource",
     "BuildError",
     "CorruptDataset",
     "CorruptImage",
     "EngineClosed",
+    "ExchangeError",
     "HeadraceError",
     "ImageTooLarge",
+    "InfeasiblePlan",
     "InvalidMetadata",
     "InvalidOutput",
     "InvalidRegion",
+    "InvalidReport",
     "LoaderError",
     "MissingExtra",
+    "PlanMismatch",
+    "ProfileError",
     "TransformError",
     "UnknownTarget",
     "UnsupportedDataset",
@@ -103,12 +115,39 @@ class EngineClosed(LoaderError):
     """The threads of a loader were stopped while something waited for them."""
 
 
+class PlanMismatch(LoaderError, ValueError):
+    """A dataset has not the fields, formats or renditions that the loader's plan wants; it was built by another."""
+
+
+class ExchangeError(HeadraceError, OSError):
+    """The folder through which host and near worker exchange batches cannot be used."""
+
+
+class BadPreparedBatch(HeadraceError, ValueError):
+    """A prepared batch that must not be trained on; the host makes the batch itself."""
+
+    kind: str = "damaged"
+    """`damaged`, `foreign`, `unreadable` or `declined`."""
+
+
+class ProfileError(HeadraceError, ValueError):
+    """Something that cannot be profiled; the message says what was asked for and what would do."""
+
+
 class TransformError(HeadraceError, ValueError):
     """An augmentation that cannot be done, as a crop larger than its image."""
 
 
+class InvalidReport(HeadraceError, ValueError):
+    """A file that is no report of a profile, is damaged or of another version; or a figure that no report can hold."""
+
+
 class UnknownTarget(HeadraceError, ValueError):
     """A SIMD target that this build or this machine does not have."""
+
+
+class InfeasiblePlan(HeadraceError, ValueError):
+    """No mix of formats fits the disk budget; the message says how much is needed."""
 
 
 class MissingExtra(HeadraceError, ImportError):

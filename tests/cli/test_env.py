@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 import headrace
+from headrace import storage
 from headrace.loader import cores
 
 
@@ -31,3 +33,27 @@ def test_json_is_for_programs(run):
     assert found["decoders"]["png"].endswith("in threads of Python")
     assert ("in the core" in found["decoders"]["jpeg"]) != ("simplejpeg" in found["decoders"]["jpeg"])
     assert found["packages"]["pyarrow"]
+
+
+def test_it_tells_where_images_are_decoded_and_how_bytes_get_there(run):
+    pytest.importorskip("torch")
+    found = json.loads(run("env", "--json").out)
+
+    assert found["devices"]
+    assert all("decode" in words for words in found["devices"].values())
+    assert found["device_storage"] == storage.how()
+    assert "storage   to a device: " in run("env").out
+    for name in found["devices"]:
+        assert f"device    {name}: " in run("env").out
+
+
+def test_accelerators_are_listed(run, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: f"Device {number}")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    found = json.loads(run("env", "--json").out)
+
+    assert found["devices"].keys() == {"cuda:0", "cuda:1"}
+    assert found["devices"]["cuda:1"].startswith("Device 1, decodes hri with ")
+    assert found["device_storage"] == "pinned"

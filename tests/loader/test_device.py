@@ -94,6 +94,18 @@ def test_the_trainers_stream_waits_for_the_copy(transfer, cuda):
     assert batch["name"] == ["a", "b"]
 
 
+def test_a_device_without_a_number_is_the_current_one_of_the_trainers_thread(cuda):
+    """In the threads of a loader another may be current."""
+    assert cuda.events == []
+    transfer = Transfer(types.SimpleNamespace(device="cuda", pin_memory=False))
+    torch.cuda.current_device = lambda: 3
+    transfer.find_device()
+    assert transfer.device == torch.device("cuda:3")
+    torch.cuda.current_device = lambda: 0
+    transfer.find_device()
+    assert transfer.device == torch.device("cuda:3")
+
+
 @pytest.mark.usefixtures("cuda")
 def test_pinned_batches(path):
     """Pinning alone runs in the thread that works ahead, and changes nothing."""

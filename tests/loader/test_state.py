@@ -67,7 +67,7 @@ def test_a_state_of_another_run_is_refused(change, message):
     ("change", "message"),
     [
         ({"headrace": "dataset"}, "no state of a loader"),
-        ({"version": 2}, "has version 2 and this is a reader of version 1: install"),
+        ({"version": 3}, "has version 3 and this is a reader of version 2: install"),
         ({"version": None}, "version is None"),
         ({"epoch": -1}, "epoch is -1"),
         ({"epoch": 2**32}, "epoch is 4294967296"),

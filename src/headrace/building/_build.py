@@ -49,6 +49,7 @@ def build(
     format: str = "hri:dense",  # noqa: A002
     mask_format: str | None = None,
     plan: Mapping[str, Any] | str | PathLike[str] | None = None,
+    renditions: int | None = None,
     workers: int | None = None,
     resume: bool = True,
     force: bool = False,
@@ -69,6 +70,8 @@ def build(
         format: For images: `hri:fast`, `hri:dense`, `png`, `jpeg`, `webp`, `raw`, or `keep` for the source's own bytes.
         mask_format: For masks; by default the same, or `hri:dense` if that would lose values.
         plan: Shares of formats, or a JSON file with them; for the fields it names it outranks `format`.
+        renditions: Store each image in this many of its plan's formats, and not in as many as the plan says. With two
+            or more a loader chooses among them while it runs.
         workers: How many encode at a time; one a core by default. The result does not depend on it.
         resume: Go on with an unfinished build. Otherwise what there is of it is removed.
         force: Replace a finished dataset.
@@ -86,7 +89,14 @@ def build(
     start = time.perf_counter()
     opened = _open(source, kind)
     conversion = make_conversion(
-        opened.fields, format=format, mask_format=mask_format, plan=plan, align=align, verify=verify, on_error=on_error
+        opened.fields,
+        format=format,
+        mask_format=mask_format,
+        plan=plan,
+        renditions=renditions,
+        align=align,
+        verify=verify,
+        on_error=on_error,
     )
     if shard_size < 1:
         raise ValueError(f"shard_size is a number of bytes, not {shard_size}")

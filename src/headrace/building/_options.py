@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from headrace import formats
 from headrace.errors import UnsupportedImage
-from headrace.records._plan import Mix, load_plan, parse_mixes, single
+from headrace.records._plan import Mix, load_plan, parse_mixes, single, with_renditions
 from headrace.records._schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
 
 KEEP = "keep"
@@ -40,6 +40,7 @@ def make_conversion(
     format: str,  # noqa: A002
     mask_format: str | None,
     plan: Mapping[str, Any] | str | PathLike[str] | None,
+    renditions: int | None,
     align: int,
     verify: bool,
     on_error: OnError,
@@ -56,14 +57,7 @@ def make_conversion(
     mixes = {
         name: single(format if kind == "image" else mask_format) for name, kind in types.items() if kind in PIXEL_TYPES
     }
-    if plan is not None:
-        planned = parse_mixes(load_plan(plan if isinstance(plan, Mapping) else Path(plan)))
-        for name in planned:
-            if name not in mixes:
-                raise ValueError(
-                    f"the plan has a field {name!r}; the source's images and masks are {', '.join(mixes) or 'none'}"
-                )
-        mixes |= planned
+    mixes |= _planned(plan, renditions, mixes)
     for name, mix in mixes.items():
         for chosen in mix.formats:
             _check_format(chosen, f"the format of {name!r}")
@@ -71,6 +65,24 @@ def make_conversion(
                 raise ValueError(f"{chosen} would change the values of mask {name!r}; choose a lossless format")
     fields = make_fields(types, {name: mix.renditions for name, mix in mixes.items()})
     return Conversion(fields, mixes, align, verify, on_error == "skip")
+
+
+def _planned(
+    plan: Mapping[str, Any] | str | PathLike[str] | None, renditions: int | None, fields: Collection[str]
+) -> dict[str, Mix]:
+    """Give the mixes of the fields that a plan names."""
+    if plan is None:
+        if renditions is not None:
+            raise ValueError("renditions are those of a plan's formats: give a plan too")
+        return {}
+    loaded = load_plan(plan if isinstance(plan, Mapping) else Path(plan))
+    mixes = parse_mixes(loaded if renditions is None else with_renditions(loaded, renditions))
+    for name in mixes:
+        if name not in fields:
+            raise ValueError(
+                f"the plan has a field {name!r}; the source's images and masks are {', '.join(fields) or 'none'}"
+            )
+    return mixes
 
 
 def describe(conversion: Conversion) -> dict[str, Any]:

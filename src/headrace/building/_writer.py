@@ -38,6 +38,7 @@ class Writer:
         format: str = "hri:dense",  # noqa: A002
         mask_format: str | None = None,
         plan: Mapping[str, Any] | str | PathLike[str] | None = None,
+        renditions: int | None = None,
         workers: int | None = None,
         force: bool = False,
         verify: bool = True,
@@ -46,7 +47,14 @@ class Writer:
         align: int = 64,
     ) -> None:
         self._conversion = make_conversion(
-            fields, format=format, mask_format=mask_format, plan=plan, align=align, verify=verify, on_error=on_error
+            fields,
+            format=format,
+            mask_format=mask_format,
+            plan=plan,
+            renditions=renditions,
+            align=align,
+            verify=verify,
+            on_error=on_error,
         )
         if shard_samples < 1:
             raise ValueError(f"shard_samples is at least 1, not {shard_samples}")

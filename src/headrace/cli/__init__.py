@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import build, decode, encode, env, extract, info, inspect, verify
+from headrace.cli import build, decode, encode, env, extract, info, inspect, near, plan, profile, verify
 
 __all__ = ["app", "main"]
 
@@ -26,6 +26,9 @@ app.command()(build.build)
 app.command()(info.info)
 app.command()(verify.verify)
 app.command()(extract.extract)
+app.command()(profile.profile)
+app.command()(near.near)
+app.command()(plan.plan)
 app.command()(env.env)
 
 

@@ -46,6 +46,10 @@ def build(
     plan: Annotated[
         Path | None, typer.Option(help="Shares of formats, as `headrace plan` writes them.", show_default=False)
     ] = None,
+    renditions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Formats of the plan that each image is stored in.  [default: the plan's]"),
+    ] = None,
     workers: Annotated[
         int, typer.Option("--workers", "-j", min=0, help="Images encoded at a time; 0 for one a core.")
     ] = 0,
@@ -79,6 +83,7 @@ def build(
                 format=format_name,
                 mask_format=mask_format,
                 plan=plan,
+                renditions=renditions,
                 workers=workers or None,
                 resume=resume,
                 force=force,

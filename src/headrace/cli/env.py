@@ -10,7 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-_PACKAGES = ("numpy", "pyarrow", "pillow", "simplejpeg", "imagecodecs", "torch", "jax")
+_PACKAGES = ("numpy", "pyarrow", "pillow", "simplejpeg", "imagecodecs", "torch", "triton", "jax")
+
+_STORAGE = {
+    "kvikio": "straight, by kvikio and GPUDirect Storage",
+    "pinned": "through pinned memory of the host; kvikio, or its driver, is not there",
+    "pageable": "there is none; files are read into the host's memory",
+}
 
 
 def env(
@@ -31,12 +37,15 @@ def env(
     typer.echo(f"targets   {', '.join(found['targets'])}; {found['active_target']} is used")
     for name, decoder in found["decoders"].items():
         typer.echo(f"decoder   {name}: {decoder}")
+    for name, decodes in found["devices"].items():
+        typer.echo(f"device    {name}: {decodes}")
+    typer.echo(f"storage   to a device: {_STORAGE[found['device_storage']]}")
     for name, version in found["packages"].items():
         typer.echo(f"package   {name} {version or 'is not installed'}")
 
 
 def _find() -> dict[str, Any]:
-    from headrace import __version__, codec, loader  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+    from headrace import __version__, codec, loader, storage  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
 
     return {
         "headrace": __version__,
@@ -46,6 +55,8 @@ def _find() -> dict[str, Any]:
         "targets": list(codec.targets()),
         "active_target": codec.active_target(),
         "decoders": loader.decoders(),
+        "devices": loader.devices(),
+        "device_storage": storage.how(),
         "packages": {name: _version(name) for name in _PACKAGES},
     }
 

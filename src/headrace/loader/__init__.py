@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: a dataset as batches for training, in a fixed order, from threads that need no GIL."""
 
-from headrace.loader._environment import cores, decoders
+from headrace.loader._environment import cores, decoders, devices
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader
 
-__all__ = ["Loader", "LoaderIterator", "cores", "decoders"]
+__all__ = ["Loader", "LoaderIterator", "cores", "decoders", "devices"]
 
 for _name in __all__:
     globals()[_name].__module__ = __name__  # so that reprs and tracebacks show the public path

@@ -3,26 +3,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace import transforms
 from headrace.loader._device import Transfer
+from headrace.loader._device_choice import choose_place
 from headrace.loader._feed import Feed, InlineFeed, ThreadFeed
 from headrace.loader._finish import Finisher, pixel_fields
-from headrace.loader._options import Options
+from headrace.loader._options import Near, Options
 from headrace.loader._order import EpochBatches, EpochPlan, Order
 from headrace.loader._output import make_output
-from headrace.loader._pipeline import Pipeline
+from headrace.loader._pipeline import HostSupply, Pipeline, Supply
 from headrace.loader._pixels import EngineSource, NoPixels, PixelSource
+from headrace.loader._plan import planned_figures
 from headrace.loader._ranks import Ranks
+from headrace.loader._recipe import make_recipe
 from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader._stats import Meters, summarise
 from headrace.loader._weights import WeightedOrder
 from headrace.loader._workshop import Workshop
 from headrace.records import Dataset
+
+if TYPE_CHECKING:
+    from headrace.loader._prongs import Prongs
 
 
 class Assembly:
@@ -37,6 +46,7 @@ class Assembly:
         shuffle: bool,
         weights: npt.ArrayLike | None,
         transform: Any,
+        near: Near | None = None,
     ) -> None:
         self._dataset, self._options = dataset, options
         self.compiled = transforms.compile(
@@ -59,15 +69,48 @@ class Assembly:
         )
         self._meters = Meters()
         self._transfer = Transfer(options)
+        self.decode_place = choose_place(options, dataset, self.compiled, pixel_fields(dataset, options.fields))
+        decodes = self._transfer if self.decode_place == "device" else None
         output = make_output(options.output)
-        self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self._meters)
+        self._finisher = Finisher(
+            dataset,
+            self.compiled,
+            output,
+            seed=seed,
+            options=options,
+            meters=self._meters,
+            beside=nullcontext if decodes is None else decodes.beside,
+        )
         compiled = self.compiled
+        self._prongs = None if near is None else self._make_prongs(near, weighted=chances is not None)
         self.workshop = Workshop(
-            lambda: _make_source(dataset, compiled, seed, options), self._finisher.callables, self._transfer
+            lambda: (
+                _make_source(dataset, compiled, seed, options)
+                if decodes is None
+                else _make_device_source(dataset, compiled, seed, options, decodes)
+            ),
+            self._finisher.callables,
+            self._transfer,
+            self._prongs,
         )
 
-    def plan(self, ranks: Ranks, start: int = 0) -> EpochPlan:
-        """Divide an epoch among ranks, from a sample on."""
+    def _make_prongs(self, near: Near, *, weighted: bool) -> Prongs:
+        from headrace.loader._prongs import Prongs  # noqa: PLC0415 - rarely asked for
+
+        options = self._options
+        prongs = Prongs(
+            near,
+            fields=pixel_fields(self._dataset, options.fields),
+            rows=self._dataset.rows,
+            options=options,
+            meters=self._meters,
+        )
+        if weighted:
+            prongs.refuse("weights: the near worker does not have them")
+        return prongs
+
+    def plan(self, ranks: Ranks, start: int = 0, stop: int | None = None) -> EpochPlan:
+        """Divide an epoch among ranks, from a sample on, and up to those that came from its tail."""
         return EpochPlan(
             self._order.n,
             batch_size=self._options.batch_size,
@@ -75,27 +118,51 @@ class Assembly:
             world_size=ranks.world_size,
             drop_last=self._options.drop_last,
             start=start,
+            stop=stop,
         )
 
-    def start(self, plan: EpochPlan, epoch: int) -> Feed:
-        """Begin with an epoch's batches."""
-        pipeline = Pipeline(
-            EpochBatches(self._order, plan, epoch),
-            self._dataset.gather,
-            self.workshop.source,
-            self._finisher,
-            self._transfer,
-            ahead=self._options.batches_ahead,
-        )
+    def batches(self, ranks: Ranks, epoch: int, start: int, stop: int) -> EpochBatches:
+        """Give the batches of a stretch of an epoch, for one who takes them from the last one down."""
+        return EpochBatches(self._order, self.plan(ranks, start, stop), epoch, descending=True)
+
+    def start(self, plan: EpochPlan, begun: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
+        """Begin with an epoch's batches; what comes second tells the state after so many of them."""
+        self._transfer.find_device()
+        source = self.workshop.source
+        supply, state_after = self._two_prongs(plan, begun, source) or (None, None)
+        if supply is None or state_after is None:
+            batches = EpochBatches(self._order, plan, begun.epoch)
+            supply = HostSupply(batches, self._dataset.gather, source, ahead=self._options.batches_ahead)
+            state_after = partial(begun.after, plan)
+        pipeline = Pipeline(supply, source, self._finisher, self._transfer)
         works_ahead = self._transfer.works or self._finisher.runs_python
-        return self.workshop.use(ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline))
+        feed = self.workshop.use(ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline))
+        return feed, state_after
+
+    def _two_prongs(
+        self, plan: EpochPlan, begun: LoaderState, source: PixelSource
+    ) -> tuple[Supply, Callable[[int], LoaderState]] | None:
+        if self._prongs is None:
+            return None
+        recipe = make_recipe(self._options, self.compiled, self.first_state, world_size=plan.world_size, functions=True)
+        order = self._order
+        return self._prongs.start(
+            begun,
+            plan,
+            recipe,
+            lambda descending: EpochBatches(order, plan, begun.epoch, descending=descending),
+            self._dataset.gather,
+            source,
+        )
 
     @property
     def meters(self) -> Meters:
         return self._meters
 
     def stats(self, ready: int) -> dict[str, Any]:
-        return summarise(self._meters, self.workshop.stats(), self._transfer.seconds, ready)
+        engine = self.workshop.stats()
+        figures = summarise(self._meters, engine, self._transfer.seconds, ready) | planned_figures(self._options.plan)
+        return figures if self._prongs is None else {**figures, "prongs": self._prongs.stats(engine)}
 
 
 def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> Order | WeightedOrder:
@@ -106,6 +173,15 @@ def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.flo
     if weights.shape != (n,):
         raise ValueError(f"weights has the shape {weights.shape}; the loader has {n} samples, and each needs a weight")
     return WeightedOrder(weights, seed=seed)
+
+
+def _make_device_source(
+    dataset: Dataset, compiled: transforms.Compiled, seed: int, options: Options, transfer: Transfer
+) -> PixelSource:
+    from headrace.loader._device_source import DeviceSource  # noqa: PLC0415 - brings PyTorch
+
+    names = pixel_fields(dataset, options.fields)
+    return DeviceSource(dataset, names, compiled, seed=seed, options=options, transfer=transfer)
 
 
 def _make_source(dataset: Dataset, compiled: transforms.Compiled, seed: int, options: Options) -> PixelSource:

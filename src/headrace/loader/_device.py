@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import importlib
+import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from headrace.loader._options import Options
@@ -31,6 +34,7 @@ class Transfer:
         self._pins = self.moves = self._streams = False
         self._device: Any = None
         self._stream: Any = None
+        self._making_stream = threading.Lock()
         # What is being copied from must stay as it is until the copy is done.
         self._held: deque[tuple[Any, Any]] = deque()
         if options.device is None and not options.pin_memory:
@@ -64,17 +68,50 @@ class Transfer:
             self.seconds += time.perf_counter() - begun
 
     def _start_on_stream(self, batch: Any, samples: int) -> Arriving:
-        cuda = self._torch.cuda
-        if self._stream is None:
-            self._stream = cuda.Stream(self._device)
-        pinned = self._map(batch, lambda tensor: tensor.pin_memory())
-        with cuda.stream(self._stream):
+        # What a device decoded is there already.
+        pinned = self._map(batch, lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor)
+        with self.beside():
             moved = self._map(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
-            event = self._stream.record_event()
+            event = self.record()
         while self._held and self._held[0][0].query():
             self._held.popleft()
         self._held.append((event, pinned))
         return Arriving(moved, samples, event)
+
+    @property
+    def device(self) -> Any:
+        """PyTorch's device that batches go to; None without one."""
+        return self._device
+
+    def find_device(self) -> None:
+        """Take "cuda" for the device that is current in this thread, the trainer's; in others it may be another."""
+        if self._streams and self._device.type == "cuda" and self._device.index is None:
+            self._device = self._torch.device("cuda", self._torch.cuda.current_device())
+
+    @property
+    def pins_staging(self) -> bool:
+        """Whether what goes to the device is copied from pinned memory, on a stream."""
+        return self._streams
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Let what this thread launches run beside the training: on the stream of the copies, in order with them."""
+        if not self._streams:
+            yield
+            return
+        with self._torch.cuda.stream(self._side_stream()):
+            yield
+
+    def record(self) -> Any | None:
+        """An event after all that was launched beside the training so far; None where everything is waited for."""
+        return self._side_stream().record_event() if self._streams else None
+
+    def _side_stream(self) -> Any:
+        with self._making_stream:
+            if self._stream is None:
+                # 0 is CUDA's lowest priority: a trainer on a stream of a higher one is never behind this one.
+                self._stream = self._torch.cuda.Stream(self._device, 0)
+            return self._stream
 
     def finish(self, arriving: Arriving) -> Any:
         """Let the trainer's stream wait for a batch; the trainer itself does not wait."""
@@ -95,6 +132,7 @@ class Transfer:
         """Drop what belongs to the process that this one was forked from."""
         self._held.clear()
         self._stream = None
+        self._making_stream = threading.Lock()  # the other one may have been held in the moment of the fork
 
     def _map(self, batch: Any, change: Any) -> Any:
         return map_leaves(batch, lambda leaf: change(leaf) if isinstance(leaf, self._torch.Tensor) else leaf)

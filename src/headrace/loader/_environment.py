@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
+from importlib.util import find_spec
+
 from headrace import _core
 from headrace.formats import backends
 from headrace.loader._options import usable_cores
@@ -22,6 +25,17 @@ def decoders() -> dict[str, str]:
         else:
             found[form] = "headrace, in the core"
     return found
+
+
+def devices() -> dict[str, str]:
+    """For each accelerator of PyTorch's, and for the CPU in its stead, what decodes `hri` there (`decode="device"`)."""
+    if find_spec("torch") is None:
+        return {}
+    torch = importlib.import_module("torch")
+    backend = "Triton's kernels" if find_spec("triton") is not None else "plain PyTorch, slowly: install triton"
+    names = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
+    found = {name: f"{model}, decodes hri with {backend}" for name, model in names.items()}
+    return found or {"cpu": "no accelerator is found; decode='device' runs on the CPU, for tests"}
 
 
 def cores() -> int:

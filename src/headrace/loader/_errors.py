@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from headrace import errors
 from headrace.errors import HeadraceError, LoaderError
 from headrace.loader._keys import draw, epoch_key
 from headrace.loader._options import OnError
-from headrace.loader._pixels import PixelBatch, PixelSource, Rows, Stack
+from headrace.loader._pixels import PixelBatch, PixelSource, Rows, Stack, stacked
 from headrace.loader._stats import MOST_NAMED, Meters, SampleError
 from headrace.loader._wait import StopSign, wait_for
 from headrace.records import Dataset
@@ -25,6 +26,7 @@ REPLACEMENT_STREAM = 3
 MOST_TRIES = 16
 
 _log = logging.getLogger("headrace.loader")
+_RENDITION = re.compile(r"rendition (\d+): ")
 _REMEDY = "restore the file (`headrace verify` names all that is damaged), or set on_error to 'skip' or 'replace'"
 
 
@@ -68,7 +70,9 @@ class SampleErrors:
         return failed
 
     def _error(self, row: int, field: str, kind: str, message: str) -> HeadraceError:
-        columns = self._gather.pixel_columns(field, 0, np.array([row], np.int64))
+        # The engine says which rendition it means where that is not the first.
+        told = _RENDITION.match(message)
+        columns = self._gather.pixel_columns(field, int(told[1]) if told else 0, np.array([row], np.int64))
         path = self._dataset.path / shard_name(int(columns["shard"][0]))
         where = f"{self._dataset.row_name(row)}: field {field!r} at offset {int(columns['offset'][0])} of {path}"
         found = getattr(errors, kind, LoaderError)
@@ -133,7 +137,7 @@ def _take(batch: PixelBatch) -> list[Stack]:
 def _joined(sample: Any) -> Any:
     if not isinstance(sample, list):
         return sample
-    return None if any(view is None for view in sample) else np.stack(sample)
+    return None if any(view is None for view in sample) else stacked(sample)
 
 
 def _put(stack: Stack, position: int, pixels: npt.NDArray[Any]) -> Stack:

@@ -51,7 +51,7 @@ class InlineFeed:
         self._pipeline.abandon()
 
     def close(self) -> None:
-        self._pipeline.abandon()
+        self._pipeline.close()
 
 
 class ThreadFeed:
@@ -85,6 +85,7 @@ class ThreadFeed:
         if self._thread is not threading.current_thread():  # a function that the thread calls may close the loader
             self._thread.join()
         self._slot.clear()
+        self._pipeline.close()
 
 
 class _Slot:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from headrace.loader._callables import SampleCallables
@@ -26,9 +27,18 @@ class Finisher:
     """Makes finished batches, in the host's memory, of drafts whose pixels are done."""
 
     def __init__(
-        self, dataset: Dataset, compiled: Compiled, output: Output, *, seed: int, options: Options, meters: Meters
+        self,
+        dataset: Dataset,
+        compiled: Compiled,
+        output: Output,
+        *,
+        seed: int,
+        options: Options,
+        meters: Meters,
+        beside: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._dataset, self._compiled, self._output = dataset, compiled, output
+        self._beside = beside  # where pixels are on a device already, what is done to them is done in order there
         self._seed, self.meters, self._collate_fn = seed, meters, options.collate_fn
         self._gather = dataset.gather
         self._fields, self._min_area = options.fields, options.min_area
@@ -50,7 +60,10 @@ class Finisher:
 
     def finish(self, draft: Draft, source: PixelSource, stop: StopSign) -> Any:
         """Give the batch, with `collate_fn` in place of stacking if there is one; functions for batches come later."""
-        stacks = self._errors.settle(draft, source, stop)
+        with self._beside():
+            return self._finish(draft, self._errors.settle(draft, source, stop), stop)
+
+    def _finish(self, draft: Draft, stacks: Sequence[Stack], stop: StopSign) -> Any:
         begun = time.perf_counter()
         pixels = dict(zip(self.pixel_names, stacks, strict=True))
         values = {name: self._values(name, draft.rows, draft.epoch) for name in self._fields if name not in pixels}

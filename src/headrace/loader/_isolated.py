@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from headrace.loader._isolated_process import Process
-from headrace.loader._options import Options
+from headrace.loader._options import Options, check_rate
 from headrace.loader._pixels import PixelBatch, Rows
 from headrace.records import Dataset
 from headrace.transforms import Compiled
@@ -25,7 +26,7 @@ class IsolatedSource:
         self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
     ) -> None:
         plain = {field.name: getattr(options, field.name) for field in fields(Options) if field.name != "collate_fn"}
-        self._order = {
+        self._order: dict[str, Any] = {
             "path": os.path.abspath(dataset.path),  # noqa: PTH100 - Path.absolute would leave `..` to the other process
             "fingerprint": dataset.fingerprint,
             "names": list(names),
@@ -45,9 +46,15 @@ class IsolatedSource:
             self._process = Process(self._order)
         return self._process.submit(rows, epoch)
 
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, Any]:
         """Give the other process' figures as of the last batch that came from it."""
         return dict(self._process.stats)
+
+    def set_storage_rate(self, rate: float | None) -> None:
+        """Read no faster than this from now on, also in a process that is started anew."""
+        check_rate(rate)
+        self._order["options"]["storage_rate"] = rate
+        self._process.tell({"op": "storage rate", "rate": rate})
 
     @property
     def pid(self) -> int:

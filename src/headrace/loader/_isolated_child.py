@@ -122,6 +122,8 @@ class Child:
                 return
             self._wanted.add(number)
             self._submitted.put((number, batch))
+        elif header["op"] == "storage rate":
+            self._source.set_storage_rate(header["rate"])
         elif header["op"] == "let go":
             self._wanted.difference_update(header["batches"])
             self._slots.free(header["slots"])

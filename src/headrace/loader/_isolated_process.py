@@ -79,7 +79,7 @@ class Process:
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self.stats: dict[str, float] = {}
+        self.stats: dict[str, Any] = {}
         self._owner = os.getpid()
         self._sending, self._receiving = threading.Lock(), threading.RLock()
         self._batches: weakref.WeakValueDictionary[int, IsolatedBatch] = weakref.WeakValueDictionary()
@@ -116,6 +116,11 @@ class Process:
             raise self._ended() from None
         self._tell()
         return batch
+
+    def tell(self, order: dict[str, Any]) -> None:
+        """Send what needs no answer; a process that has died is told by whoever waits for a batch."""
+        with self._sending, contextlib.suppress(Hangup):
+            self._channel.send(order)
 
     def wait(self, batch: IsolatedBatch, timeout: float) -> bool:
         """Receive until a batch is done, or the time is over."""

@@ -28,6 +28,7 @@ class LoaderIterator(Iterator[Any]):
         self._given = 0
         self._ended_by: str | None = None
         self._process = os.getpid()
+        self._last = time.perf_counter()  # when the iteration began, then when its last batch was given
 
     def __iter__(self) -> LoaderIterator:
         return self
@@ -44,6 +45,8 @@ class LoaderIterator(Iterator[Any]):
         if self._ended_by is not None:
             raise LoaderError(f"this iteration has ended: {self._ended_by}; begin a new one")
         begun = time.perf_counter()
+        if self._given:
+            self._meters.steps.append(begun - self._last)
         try:
             batch = self._feed.next()
         except Stopped:
@@ -53,7 +56,10 @@ class LoaderIterator(Iterator[Any]):
         except BaseException:
             self.close("an error was raised")
             raise
-        self._meters.wait_seconds += time.perf_counter() - begun
+        now = time.perf_counter()
+        self._meters.wait_seconds += now - begun
+        self._meters.wall_seconds += now - self._last
+        self._last = now
         self._meters.batches += 1
         self._given += 1
         self._yielded(self._given)

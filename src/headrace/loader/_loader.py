@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from headrace.loader._iterator import LoaderIterator
 from headrace.loader._keys import check_seed
 from headrace.loader._options import (
     Color,
+    Decode,
     Layout,
     OnError,
     Options,
@@ -24,12 +26,15 @@ from headrace.loader._options import (
     check_torch_words,
     chosen_fields,
     dtype_name,
+    near_prong,
     thread_count,
 )
 from headrace.loader._place import Place
+from headrace.loader._plan import obeyed_plan
 from headrace.loader._ranks import Ranks, find_ranks
 from headrace.loader._recipe import make_recipe
 from headrace.loader._state import InvalidState, LoaderState
+from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset, open_dataset
 
 
@@ -57,6 +62,9 @@ class Loader:
             would idle.
         pin_memory: Copy batches to pinned memory, where there is CUDA.
         device: Copy batches to this device of PyTorch's, beside the training.
+        decode: Where `hri` images are decoded: by `"cpu"`, or from their compressed bytes on the `"device"`, beside the
+            training; all other formats always by the CPU. `"auto"` is the device where it is an accelerator and can do
+            the transforms. The order, the draws and the pixels are the same, those of a resize within a level.
         output: What arrays are: PyTorch's tensors, NumPy's arrays, or JAX's.
         rank: Which of `world_size` ranks this is; both None asks torch.distributed, if it is initialised.
         world_size: How many ranks train together.
@@ -72,8 +80,16 @@ class Loader:
         color: `"RGB"` gives every image three channels, `"keep"` leaves them as stored; None takes the dataset's.
         min_area: Boxes of which less than this many pixels come out are left out.
         direct: Read past the page cache, for datasets much larger than memory.
+        storage_rate: Read no faster than this many bytes a second, cached or not, to try out what slower storage would
+            do; None is as fast as storage is.
+        plan: The plan that the dataset was built by, or the path of one; the loader checks that the dataset has its
+            formats, and `stats` tells what it predicted.
         approximate_jpeg: Let the decoder scale JPEGs down by powers of two before the resize, which is faster and
             changes the pixels.
+        near: A folder through which a near worker (`headrace near`) gives prepared batches from the tail of the epoch.
+            The batches are the same, in another order; without a near worker everything goes on.
+        strategy: How they are taken: `"paced"` and `"mte"` in an order that can be repeated, `"wrr"` as they come; or
+            an object of `headrace.prongs`, with plans that were recorded.
         torch_words: Arguments of PyTorch's DataLoader that have no meaning here are ignored if they do no harm
             (`persistent_workers`, `timeout`, …), and otherwise an error that says what to write.
 
@@ -95,6 +111,7 @@ class Loader:
         prefetch_factor: int | None = 2,
         pin_memory: bool = False,
         device: Any = None,
+        decode: Decode = "auto",
         output: OutputName = "torch",
         rank: int | None = None,
         world_size: int | None = None,
@@ -107,10 +124,15 @@ class Loader:
         color: Color | None = None,
         min_area: float = 1.0,
         direct: bool = False,
+        storage_rate: float | None = None,
+        plan: Mapping[str, Any] | str | PathLike[str] | None = None,
         approximate_jpeg: bool = False,
+        near: str | PathLike[str] | None = None,
+        strategy: str | Strategy = "paced",
         **torch_words: Any,
     ) -> None:
         check_torch_words(torch_words)
+        prong, decode = near_prong(near, strategy, decode)
         opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
         self.dataset = opened if indices is None else opened.select(indices)
         self.seed = check_seed(opened.seed if seed is None else seed)
@@ -133,12 +155,16 @@ class Loader:
             min_area=float(min_area),
             direct=bool(direct),
             approximate_jpeg=bool(approximate_jpeg),
+            storage_rate=storage_rate,
+            plan=obeyed_plan(opened, plan, chosen_fields(opened, fields)),
+            decode=decode,
         )
         self._given_ranks = (rank, world_size)
         self._order = {
             "shuffle": bool(shuffle),
             "weights": weights,
             "transform": opened.transform if transform is None else transform,
+            "near": prong,
         }
         self._assemble()
 
@@ -159,8 +185,8 @@ class Loader:
         """Begin an epoch; an iteration that is under way ends."""
         self._end_iteration("another iteration of the same loader began")
         begun = self._place.start
-        plan = self._parts.plan(self._ranks(), begun.samples)
-        feed = self._parts.start(plan, begun.epoch)
+        plan = self._parts.plan(self._ranks(), begun.samples, begun.stop)
+        feed, state_after = self._parts.start(plan, begun)
         place = self._place
         place.begin()
         iteration = LoaderIterator(
@@ -168,7 +194,7 @@ class Loader:
             feed,
             self._parts.meters,
             length=plan.remaining,
-            yielded=lambda batches: place.advance(begun, plan, batches),
+            yielded=lambda batches: place.advance(state_after(batches)),
         )
         self._iteration = weakref.ref(iteration)
         return iteration
@@ -226,13 +252,24 @@ class Loader:
             self._options, self._parts.compiled, self._parts.first_state, world_size=self._ranks().world_size
         )
 
+    @property
+    def decode_place(self) -> str:
+        """Where `hri` images are decoded: "cpu" or "device"; what `decode="auto"` came to."""
+        return self._parts.decode_place
+
     def stats(self) -> dict[str, Any]:
         """Tell what was done since the loader was made, and how long each stage was busy, over all threads.
 
         `wait_seconds` is how long the trainer waited for batches; where it is near 0, the loader keeps up.
+        `formats` tells for each stored format what its images have cost: bytes, CPU seconds, busy seconds.
         """
         running = self._running()
         return self._parts.stats(0 if running is None else running.ready)
+
+    def _set_storage_rate(self, rate: float | None) -> None:
+        """Let the emulated storage become slower or faster, also in the midst of an epoch."""
+        self._options = replace(self._options, storage_rate=rate)
+        self._parts.workshop.source.set_storage_rate(rate)
 
     def close(self) -> None:
         """End the iteration under way and all threads, and close all files."""

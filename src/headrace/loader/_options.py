@@ -8,10 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from os import PathLike
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
+from headrace.prongs._strategies import find_strategy
+from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset
 
 OutputName: TypeAlias = Literal["torch", "numpy", "jax"]
@@ -19,9 +22,13 @@ OnError: TypeAlias = Literal["raise", "skip", "replace"]
 Layout: TypeAlias = Literal["CHW", "HWC"]
 Ragged: TypeAlias = Literal["list", "pad", "error"]
 Color: TypeAlias = Literal["RGB", "keep"]
+Decode: TypeAlias = Literal["auto", "cpu", "device"]
 
 # Samples that each thread should find waiting, however small the batches.
 _SAMPLES_A_THREAD = 2
+# Where reads wait for storage: enough to keep it and the cores busy, but not any number of small batches.
+_SAMPLES_FOR_READS = 96
+_BATCHES_FOR_READS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +53,14 @@ class Options:
     min_area: float
     direct: bool
     approximate_jpeg: bool
+    storage_rate: float | None = None
+    plan: Mapping[str, Any] | None = None
+    decode: Decode = "auto"
 
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
         at_least("prefetch_factor", self.prefetch_factor, 1)
+        check_rate(self.storage_rate)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(map(repr, get_args(choices)))
@@ -62,10 +73,39 @@ class Options:
     @property
     def batches_ahead(self) -> int:
         """How many batches are under way at a time."""
-        return max(self.prefetch_factor, -(-_SAMPLES_A_THREAD * self.threads // self.batch_size))
+        for_threads = -(-_SAMPLES_A_THREAD * self.threads // self.batch_size)
+        waits = self.direct or self.storage_rate is not None
+        for_reads = min(_BATCHES_FOR_READS, -(-_SAMPLES_FOR_READS // self.batch_size)) if waits else 0
+        return max(self.prefetch_factor, for_threads, for_reads)
 
 
-_CHOICES = {"output": OutputName, "on_error": OnError, "layout": Layout, "ragged": Ragged, "color": Color}
+_CHOICES = {
+    "output": OutputName,
+    "on_error": OnError,
+    "layout": Layout,
+    "ragged": Ragged,
+    "color": Color,
+    "decode": Decode,
+}
+
+
+class Near(NamedTuple):
+    """Where prepared batches come from, and the strategy by which they are taken."""
+
+    path: str
+    strategy: Strategy
+
+
+def near_prong(
+    near: str | PathLike[str] | None, strategy: str | Strategy, decode: Decode
+) -> tuple[Near | None, Decode]:
+    """Check what is asked of the near prong; with one, images are decoded by the CPU, as the near worker does it."""
+    found = find_strategy(strategy)
+    if near is None:
+        return None, decode
+    if decode == "device":
+        raise ValueError("decode='device' and near: prepared batches come decoded, by a CPU; give one of the two")
+    return Near(os.fspath(near), found), "cpu"
 
 
 def at_least(name: str, value: Any, least: int) -> int:
@@ -77,6 +117,15 @@ def at_least(name: str, value: Any, least: int) -> int:
     if number < least:
         raise ValueError(f"{name} is {number}; it must be at least {least}")
     return number
+
+
+def check_rate(rate: float | None) -> float:
+    """Give bytes a second as the engine wants them: 0 for no limit."""
+    if rate is None:
+        return 0.0
+    if not 0 < rate < float("inf"):
+        raise ValueError(f"storage_rate is {rate!r}; it is in bytes a second, more than 0, and None is no limit")
+    return float(rate)
 
 
 def thread_count(num_workers: int) -> int:

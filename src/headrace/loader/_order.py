@@ -118,8 +118,8 @@ class EpochPlan:
     """How one epoch's positions fall into batches, for one rank.
 
     With batch size B and world size W, global batch g is the positions g·B·W to (g+1)·B·W, counted from `start`, and
-    rank r takes r, r + W, r + 2W … of them. The last, partial global batch is dropped, or filled from position 0 on
-    to the next multiple of W, so that all ranks have the same lengths; what fills it is marked.
+    rank r takes r, r + W, r + 2W … of them. The last, partial global batch before `stop` is dropped, or filled from
+    position 0 on to the next multiple of W, so that all ranks have the same lengths; what fills it is marked.
 
     Args:
         n: Positions in the epoch.
@@ -128,11 +128,20 @@ class EpochPlan:
         world_size: How many ranks there are.
         drop_last: Whether the partial batch at the end is left out.
         start: Samples that all ranks together had before, in a run that is resumed; of any batch and world size.
+        stop: Where the samples begin that they had from the tail; None is the end of the epoch.
 
     """
 
     def __init__(
-        self, n: int, *, batch_size: int, rank: int = 0, world_size: int = 1, drop_last: bool = False, start: int = 0
+        self,
+        n: int,
+        *,
+        batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool = False,
+        start: int = 0,
+        stop: int | None = None,
     ) -> None:
         if n < 0:
             raise ValueError(f"an epoch of {n} positions")
@@ -142,8 +151,10 @@ class EpochPlan:
             raise ValueError(f"rank {rank} of a world of {world_size}")
         if not 0 <= start <= n:
             raise ValueError(f"a start at sample {start} of an epoch of {n}")
+        if stop is not None and not start <= stop <= n:
+            raise ValueError(f"a stop at sample {stop} of an epoch of {n} that starts at {start}")
         self.n, self.batch_size, self.rank, self.world_size = n, batch_size, rank, world_size
-        self.drop_last, self.start = drop_last, start
+        self.drop_last, self.start, self.stop = drop_last, start, n if stop is None else stop
         self._stride = batch_size * world_size
 
     def __len__(self) -> int:
@@ -152,15 +163,15 @@ class EpochPlan:
 
     @property
     def remaining(self) -> int:
-        """Batches from `start` on."""
-        return self._batches(self.n - self.start)
+        """Batches from `start` to `stop`."""
+        return self._batches(self.stop - self.start)
 
     def _batches(self, positions: int) -> int:
         return positions // self._stride if self.drop_last else -(-positions // self._stride)
 
     def samples_after(self, g: int) -> int:
         """How many samples all ranks together have had after g batches from `start` on; repeats do not count."""
-        return min(self.n, self.start + g * self._stride)
+        return min(self.stop, self.start + g * self._stride)
 
     def batch(self, g: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:
         """Give this rank's positions of batch g, and which of them are repeats if any are."""
@@ -173,30 +184,31 @@ class EpochPlan:
         return [self._one(self.start + g * self._stride) for g in range(first, stop)]
 
     def _one(self, begin: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:
-        end = min(begin + self._stride, self.n)
+        end = min(begin + self._stride, self.stop)
         end += -(end - begin) % self.world_size
         positions = np.arange(begin + self.rank, end, self.world_size, dtype=np.int64)
-        if end <= self.n:
+        if end <= self.stop:
             return positions, None
-        repeat = positions >= self.n
+        repeat = positions >= self.stop
         if not repeat.any():
             return positions, None
         # An epoch shorter than the world fills from its start as often as it takes.
-        positions[repeat] = (positions[repeat] - self.n) % self.n
+        positions[repeat] = (positions[repeat] - self.stop) % self.n
         return positions, repeat
 
 
 class EpochBatches:
     """The batches of one epoch for one rank, as what stands in `order` at their positions.
 
-    The order is worked out for some thousand positions at a time. For one reader at a time, in any order of batches.
+    The order is worked out for some thousand positions at a time, from the batch that is asked for on, or down. For
+    one reader at a time, in any order of batches.
     """
 
-    def __init__(self, order: AnyOrder, plan: EpochPlan, epoch: int) -> None:
+    def __init__(self, order: AnyOrder, plan: EpochPlan, epoch: int, *, descending: bool = False) -> None:
         if order.n < plan.n:
             raise ValueError(f"a plan of {plan.n} positions over an order of {order.n}")
         self.plan, self.epoch = plan, epoch
-        self._order = order
+        self._order, self._descending = order, descending
         self._block = max(1, _AHEAD // plan.batch_size)
         self._first = 0
         self._ready: list[tuple[Positions, npt.NDArray[np.bool_] | None]] = []
@@ -211,11 +223,13 @@ class EpochBatches:
         return self._ready[g - self._first]
 
     def _load(self, g: int) -> None:
-        planned = self.plan.batches(g, min(g + self._block, max(g + 1, self.plan.remaining)))
+        first = max(0, g + 1 - self._block) if self._descending else g
+        stop = g + 1 if self._descending else min(g + self._block, max(g + 1, self.plan.remaining))
+        planned = self.plan.batches(first, stop)
         taken = self._order.take(self.epoch, np.concatenate([positions for positions, _ in planned]))
         ends = np.cumsum([len(positions) for positions, _ in planned])
         parts = np.split(taken, ends[:-1])
-        self._first, self._ready = g, [(part, repeat) for part, (_, repeat) in zip(parts, planned, strict=True)]
+        self._first, self._ready = first, [(part, repeat) for part, (_, repeat) in zip(parts, planned, strict=True)]
 
 
 def as_positions(positions: Positions | range, n: int) -> Positions:

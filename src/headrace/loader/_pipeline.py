@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One epoch under way: batches submitted ahead of the trainer, finished in order."""
+"""One epoch under way: batches submitted ahead of the trainer, finished in the order in which they are supplied."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.errors import EngineClosed
 from headrace.loader._device import Arriving, Transfer
@@ -16,39 +16,84 @@ from headrace.loader._wait import Stopped, StopSign, check, wait_for
 from headrace.records._gather import Gather
 
 
-class Pipeline:
-    """Gives the batches of one epoch, one by one. Used by one thread at a time; `stop` may be set by any.
+class Supply(Protocol):
+    """Gives the drafts of one epoch in the order in which the trainer gets them. For one thread at a time."""
+
+    def __len__(self) -> int: ...
+
+    def next(self, stop: StopSign) -> Draft:
+        """Wait for the next draft's pixels; Stopped if nobody wants them any more. Asked for `len` times at most."""
+        ...
+
+    def abandon(self) -> None:
+        """Let go of what is under way. Waits for nothing, so finalizers may call it."""
+        ...
+
+    def close(self) -> None:
+        """Wait for the end of whatever works for it, after it was abandoned."""
+        ...
+
+
+class HostSupply:
+    """All batches from this process's own source, from the head of the epoch to its end.
 
     At most `ahead` batches are with the source at a time, so memory is bounded however slow the trainer is.
     """
 
-    def __init__(
-        self,
-        batches: EpochBatches,
-        gather: Gather,
-        source: PixelSource,
-        finisher: Finisher,
-        transfer: Transfer,
-        *,
-        ahead: int,
-    ) -> None:
+    def __init__(self, batches: EpochBatches, gather: Gather, source: PixelSource, *, ahead: int) -> None:
         self._batches, self._gather, self._source = batches, gather, source
-        self._finisher, self._transfer = finisher, transfer
         self._ahead = ahead
         self._submitted = 0
         self._drafts: deque[Draft] = deque()
-        self.stop = StopSign()
 
     def __len__(self) -> int:
         return len(self._batches)
 
+    def next(self, stop: StopSign) -> Draft:
+        self._submit(stop)
+        try:
+            draft = self._drafts.popleft()
+        except IndexError:
+            raise Stopped from None  # another thread has just abandoned it
+        wait_for(draft.batch, stop)
+        self._submit(stop)
+        return draft
+
+    def _submit(self, stop: StopSign) -> None:
+        while len(self._drafts) < self._ahead and self._submitted < len(self._batches):
+            check(stop)
+            self._drafts.append(submit(self._batches, self._submitted, self._gather, self._source))
+            self._submitted += 1
+
+    def abandon(self) -> None:
+        self._drafts.clear()
+
+    def close(self) -> None:
+        pass
+
+
+def submit(batches: EpochBatches, number: int, gather: Gather, source: PixelSource) -> Draft:
+    """Let a source begin with a batch."""
+    positions, repeat = batches.batch(number)
+    rows = gather.rows(positions)
+    return Draft(batches.epoch, rows, repeat, source.submit(rows, batches.epoch))
+
+
+class Pipeline:
+    """Gives the batches of one epoch, one by one. Used by one thread at a time; `stop` may be set by any."""
+
+    def __init__(self, supply: Supply, source: PixelSource, finisher: Finisher, transfer: Transfer) -> None:
+        self._supply, self._source = supply, source
+        self._finisher, self._transfer = finisher, transfer
+        self.stop = StopSign()
+
+    def __len__(self) -> int:
+        return len(self._supply)
+
     def next(self) -> Arriving:
         """Wait for the next batch, finish it and begin to bring it to the device. Asked for `len` times at most."""
         try:
-            self._submit()
-            draft = self._pop()
-            wait_for(draft.batch, self.stop)
-            self._submit()
+            draft = self._supply.next(self.stop)
             batch = self._finisher.finish(draft, self._source, self.stop)
         except EngineClosed:
             if self.stop.is_set():
@@ -64,22 +109,12 @@ class Pipeline:
         self._finisher.meters.samples += arriving.samples
         return self._finisher.per_batch(batch) if self._transfer.moves else batch
 
-    def _submit(self) -> None:
-        while len(self._drafts) < self._ahead and self._submitted < len(self._batches):
-            check(self.stop)
-            positions, repeat = self._batches.batch(self._submitted)
-            rows = self._gather.rows(positions)
-            epoch = self._batches.epoch
-            self._drafts.append(Draft(epoch, rows, repeat, self._source.submit(rows, epoch)))
-            self._submitted += 1
-
-    def _pop(self) -> Draft:
-        try:
-            return self._drafts.popleft()
-        except IndexError:
-            raise Stopped from None  # another thread has just abandoned it
-
     def abandon(self) -> None:
         """Let go of what is under way: nobody will ask for it. Waits for nothing, so finalizers may call it."""
         self.stop.set()
-        self._drafts.clear()
+        self._supply.abandon()
+
+    def close(self) -> None:
+        """Abandon what is under way, and wait for the end of whatever worked on it."""
+        self.abandon()
+        self._supply.close()

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.loader._foreign import ForeignThreads
-from headrace.loader._options import Options
+from headrace.loader._options import Options, check_rate
+from headrace.loader._renditions import Renditions
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
 from headrace.records._schema import FORMAT_CODES
@@ -48,7 +49,8 @@ class PixelSource(Protocol):
     """
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch: ...
-    def stats(self) -> dict[str, float]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def set_storage_rate(self, rate: float | None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -59,8 +61,11 @@ class NoPixels:
         del rows, epoch
         return _Nothing()
 
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, Any]:
         return {}
+
+    def set_storage_rate(self, rate: float | None) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -86,29 +91,45 @@ class EngineSource:
     ) -> None:
         self._seed = seed
         self._names = tuple(names)
-        self._gather = dataset.gather
-        self._transforms = [compiled.mask if dataset.fields[name] == "mask" else compiled.image for name in names]
+        self._gather, self._renditions = dataset.gather, Renditions(dataset)
+        self._transforms = {
+            name: compiled.mask if dataset.fields[name] == "mask" else compiled.image for name in self._names
+        }
         self._views = compiled.views
         shards = [
             (str(dataset.path / shard_name(number)), shard.n_bytes)
             for number, shard in enumerate(dataset.manifest.shards)
         ]
-        self._engine = _core.Engine(shards, threads=options.threads, direct=options.direct)
+        self._engine = _core.Engine(
+            shards,
+            threads=options.threads,
+            direct=options.direct,
+            storage_rate=check_rate(options.storage_rate),
+        )
         self._foreign: ForeignThreads | None = None
         if has_foreign(dataset, names):
-            self._foreign = ForeignThreads(self._engine, options.threads)
+            # One more than cores: while a thread of Python's is on its way to the next image, another has its core.
+            self._foreign = ForeignThreads(self._engine, options.threads + 1)
 
-    def submit(self, rows: Rows, epoch: int) -> PixelBatch:
+    def columns(self, name: str, rows: Rows) -> dict[str, npt.NDArray[Any]]:
+        """Tell what is loaded of a field in these rows: the columns of one rendition each."""
+        return self._gather.pixel_columns(name, 0, rows)
+
+    def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Begin with a batch: one call for all its samples, whose numbers are gathered from the index at once."""
         fields = [
-            (transform, self._views, self._gather.pixel_columns(name, 0, rows))
-            for name, transform in zip(self._names, self._transforms, strict=True)
+            (self._transforms[name], self._views, self._renditions.of(name, rows))
+            for name in (self._names if names is None else names)
         ]
         batch: PixelBatch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
         return batch
 
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, Any]:
         return dict(self._engine.stats())
+
+    def set_storage_rate(self, rate: float | None) -> None:
+        """Read no faster than this from now on."""
+        self._engine.set_storage_rate(check_rate(rate))
 
     def close(self) -> None:
         """Cancel what is under way and end the threads."""
@@ -121,6 +142,17 @@ class EngineSource:
         engine = self.__dict__.get("_engine")
         if engine is not None:
             engine.close()
+
+
+def stacked(arrays: Sequence[Any]) -> Any:
+    """One array of arrays of one shape and dtype; of tensors that a device decoded, one tensor there."""
+    first = arrays[0]
+    if isinstance(first, np.ndarray):
+        return np.stack(arrays)
+    whole = first.new_empty((len(arrays), *first.shape))
+    for place, array in zip(whole, arrays, strict=True):
+        place.copy_(array)
+    return whole
 
 
 def has_foreign(dataset: Dataset, names: Sequence[str]) -> bool:

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from headrace.loader._keys import check_epoch
-from headrace.loader._order import EpochPlan
 from headrace.loader._state import LoaderState
 
 
@@ -30,17 +27,17 @@ class Place:
     def begin(self) -> LoaderState:
         """Start an iteration."""
         self.state = begun = self._start
-        self._start = replace(begun, epoch=begun.epoch + 1, samples=0)
+        self._start = begun.at_epoch(begun.epoch + 1)
         return begun
 
-    def advance(self, begun: LoaderState, plan: EpochPlan, batches: int) -> None:
-        """Note that the iteration that `begin` started has yielded so many batches."""
-        self.state = begun.after(plan, batches)
+    def advance(self, state: LoaderState) -> None:
+        """Note how far the iteration that `begin` started has come."""
+        self.state = state
 
     def set_epoch(self, epoch: int, *, iterating: bool) -> None:
         """Let the next iteration start this epoch; one that was loaded goes on where it was left."""
         if check_epoch(epoch) != self._start.epoch:
-            self._start = replace(self._start, epoch=check_epoch(epoch), samples=0)
+            self._start = self._start.at_epoch(epoch)
         if not iterating:
             self.state = self._start
 

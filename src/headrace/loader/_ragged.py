@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.errors import LoaderError
 from headrace.loader._options import Layout, Ragged
-from headrace.loader._pixels import Stack
+from headrace.loader._pixels import Stack, stacked
 
 MASK_FILL = 255
 """What masks are padded with: the label that losses are commonly told to ignore. Images are padded with 0."""
@@ -35,7 +35,7 @@ class RaggedRule:
         `name` gives a sample's name by its place in the batch, for messages.
         """
         if isinstance(stack, list) and len({shape_and_dtype(array) for array in stack}) == 1:
-            stack = np.stack(stack)
+            stack = stacked(stack)
         if self.ragged == "pad" and len(stack):
             padded, sizes = self._pad(field, stack, name)
             return {field: padded, size_key(field): sizes}
@@ -64,7 +64,11 @@ class RaggedRule:
         if len(shapes) > 1:
             raise self.refusal(field, stack, name)
         ((shape, dtype),) = shapes
-        padded = np.full((len(stack), *shape), MASK_FILL if field in self._masks else 0, dtype)
+        fill = MASK_FILL if field in self._masks else 0
+        if isinstance(stack[0], np.ndarray):
+            padded = np.full((len(stack), *shape), fill, dtype)
+        else:  # a tensor that a device decoded; the padding is made there
+            padded = stack[0].new_empty((len(stack), *shape)).fill_(fill)
         for place, array in zip(padded, stack, strict=True):
             place[tuple(slice(side) for side in array.shape)] = array
         return padded, sizes

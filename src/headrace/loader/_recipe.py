@@ -10,12 +10,16 @@ from headrace.loader._state import LoaderState
 from headrace.transforms import Compiled, Recipe
 
 
-def make_recipe(options: Options, compiled: Compiled, run: LoaderState, *, world_size: int) -> dict[str, Any]:
+def make_recipe(
+    options: Options, compiled: Compiled, run: LoaderState, *, world_size: int, functions: bool = False
+) -> dict[str, Any]:
     """Write the recipe down; ValueError if functions are part of the transform, which are no data.
 
-    `run` is any state of the loader: what its order depends on is the same in all.
+    `run` is any state of the loader: what its order depends on is the same in all. With `functions` they are left out:
+    somebody else calls them on what the recipe makes.
     """
-    compiled.to_json()  # names the function, if there is one
+    if not functions:
+        compiled.to_json()  # names the function, if there is one
     recipe = Recipe(
         fields=options.fields,
         transforms=compiled.transforms,

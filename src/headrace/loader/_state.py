@@ -7,6 +7,15 @@
 `samples` counts what all ranks together have yielded to the trainer in this epoch. `selection` names the view, the
 indices and the weights by a digest. All members but the first four say what the order depends on: a state can go on
 only where they are the same.
+
+With a near prong, `samples` counts from the head of the epoch and version 2 has two members more:
+
+    {"version": 2, …, "tail": 12800, "prongs": {"strategy": "paced", "stride": 256, "pattern": {…}, "order": null}}
+
+`tail` counts what was yielded from the end of the epoch, so that what remains is one stretch, which any loader can go
+on with: with another batch size, world size or strategy, and without a near prong. `prongs` says how the strategy went
+on from here: the pattern of the slots that remain, for global batches of `stride` samples; and for `wrr`, which has
+none, the order so far in batches: so many of the host's, so many of the near prong's, and so on.
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ from headrace.errors import HeadraceError
 from headrace.loader._keys import MAX_EPOCH, MAX_SEED
 from headrace.loader._order import MAX_SAMPLES, EpochPlan
 
-VERSION = 1
+VERSION = 2
 _KIND = "loader state"
 
 
@@ -42,9 +51,21 @@ class LoaderState:
     length: int
     selection: str | None
     fingerprint: str
+    tail: int = 0
+    prongs: Mapping[str, Any] | None = None
+
+    @property
+    def stop(self) -> int:
+        """Where the samples begin that came from the tail."""
+        return self.length - self.tail
 
     def to_json(self) -> dict[str, Any]:
-        return {"headrace": _KIND, "version": VERSION, **asdict(self)}
+        """Write it down; what never had a near prong as version 1, which older readers know."""
+        members = asdict(self)
+        if self.tail or self.prongs is not None:
+            return {"headrace": _KIND, "version": VERSION, **members}
+        del members["tail"], members["prongs"]
+        return {"headrace": _KIND, "version": 1, **members}
 
     @classmethod
     def from_json(cls, tree: Any) -> LoaderState:
@@ -66,22 +87,33 @@ class LoaderState:
             length=_count(tree, "length", MAX_SAMPLES),
             selection=None if tree.get("selection") is None else _typed(tree, "selection", str),
             fingerprint=_typed(tree, "fingerprint", str),
+            tail=_count(tree, "tail", MAX_SAMPLES) if version > 1 else 0,
+            prongs=None if version == 1 or tree.get("prongs") is None else _typed(tree, "prongs", Mapping),
         )
-        if state.samples > state.length:
-            raise InvalidState(f"the state has {state.samples} samples of an epoch of {state.length}: it is damaged")
+        if state.samples + state.tail > state.length:
+            had = state.samples + state.tail
+            raise InvalidState(f"the state has {had} samples of an epoch of {state.length}: it is damaged")
         return state.normalised()
 
     def normalised(self) -> LoaderState:
         """Take the end of an epoch for the start of the next one."""
-        if self.samples < self.length or self.length == 0:
+        if self.samples + self.tail < self.length or self.length == 0:
             return self
-        return replace(self, epoch=self.epoch + 1, samples=0)
+        return self.at_epoch(self.epoch + 1)
 
-    def after(self, plan: EpochPlan, g: int) -> LoaderState:
-        """Give the state after g batches of a plan for this epoch; after its last one the next epoch starts."""
+    def at_epoch(self, epoch: int) -> LoaderState:
+        """Give the start of an epoch of the same run."""
+        return replace(self, epoch=epoch, samples=0, tail=0, prongs=None)
+
+    def after(self, plan: EpochPlan, g: int, near: int = 0, prongs: Mapping[str, Any] | None = None) -> LoaderState:
+        """Give the state after g batches of a plan for this epoch; after its last one the next epoch starts.
+
+        `near` of them came from the tail; `prongs` is what a strategy has to say.
+        """
         if g >= plan.remaining:
-            return replace(self, epoch=self.epoch + 1, samples=0)
-        return replace(self, samples=plan.samples_after(g))
+            return self.at_epoch(self.epoch + 1)
+        tail = plan.n - plan.samples_after(plan.remaining - near) if near else self.tail
+        return replace(self, samples=plan.samples_after(g - near), tail=tail, prongs=prongs)
 
     def check_continues(self, run: LoaderState) -> None:
         """Raise InvalidState unless the order of `run` is the one that this state is a point of."""

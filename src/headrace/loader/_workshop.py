@@ -7,6 +7,7 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from headrace.errors import LoaderError
 from headrace.loader._callables import SampleCallables
@@ -16,6 +17,13 @@ from headrace.loader._pixels import PixelSource
 from headrace.loader._stats import EngineTotals
 
 
+class Closable(Protocol):
+    """What a loader has outside of this process, and gives up with it."""
+
+    def close(self) -> None: ...
+    def drop(self) -> None: ...
+
+
 class Workshop:
     """The source of pixels and the threads that go with it. Knows nothing of the loader, so it keeps none alive.
 
@@ -23,8 +31,14 @@ class Workshop:
     makes its own.
     """
 
-    def __init__(self, make_source: Callable[[], PixelSource], callables: SampleCallables, transfer: Transfer) -> None:
-        self._make_source, self._callables, self._transfer = make_source, callables, transfer
+    def __init__(
+        self,
+        make_source: Callable[[], PixelSource],
+        callables: SampleCallables,
+        transfer: Transfer,
+        prongs: Closable | None = None,
+    ) -> None:
+        self._make_source, self._callables, self._transfer, self._prongs = make_source, callables, transfer, prongs
         self._source: PixelSource | None = None
         self._feed: Feed | None = None
         self._totals = EngineTotals()
@@ -57,7 +71,7 @@ class Workshop:
             feed, self._feed = self._feed, None
             feed.close()
 
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, Any]:
         """The source's figures, with those of sources that were closed."""
         source = self._source if self._process == os.getpid() else None
         return self._totals.with_current({} if source is None else source.stats())
@@ -74,6 +88,8 @@ class Workshop:
             source.close()
         self._callables.close()
         self._transfer.close()
+        if self._prongs is not None:
+            self._prongs.close()
 
     def drop(self) -> None:
         """Let everything end by itself and wait for nothing: for finalizers, which must not (see `_wait`)."""
@@ -84,6 +100,8 @@ class Workshop:
             self._feed.stop()
         self._feed = self._source = None
         self._callables.drop()
+        if self._prongs is not None:
+            self._prongs.drop()
 
 
 _open: weakref.WeakSet[Workshop] = weakref.WeakSet()

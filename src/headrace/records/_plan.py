@@ -65,6 +65,12 @@ def load_plan(plan: Mapping[str, Any] | str | Path) -> dict[str, Any]:
     return dict(plan)
 
 
+def with_renditions(plan: Mapping[str, Any], renditions: int) -> dict[str, Any]:
+    """Give a plan with another number of renditions of each of its fields."""
+    fields = {name: {**entry, "renditions": renditions} for name, entry in plan["fields"].items()}
+    return {**plan, "fields": fields}
+
+
 def parse_mixes(plan: Mapping[str, Any]) -> dict[str, Mix]:
     """Check a plan and return the mix of each field that it names."""
     return {str(name): _parse_mix(str(name), entry) for name, entry in plan["fields"].items()}

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that a device does together: one decode a group, however many images it has and of whatever size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headrace import kernels
+from headrace.errors import HeadraceError
+from headrace.loader._device_plan import Ending, FieldPlan, Job, Region, nearest_sources, needed_range
+from headrace.loader._device_staging import Piece, Staging
+
+Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
+
+_MOST_PIXELS = 65535**2  # what the index claims has been compared with the file
+
+
+@dataclass(slots=True)
+class Group:
+    """Images of one field that come out by one method."""
+
+    field_number: int
+    ending: Ending
+    method: Method
+    upside_down: bool
+    jobs: list[Job] = field(default_factory=list)
+    prepared: kernels.PreparedBatch | None = None
+    piece: Piece | None = None
+    tables: list[tuple[list[int], Piece, Piece | None]] = field(default_factory=list)
+    """For each shape that comes out: the numbers of its jobs, their places, and of "nearest" the samples to take."""
+
+    @property
+    def shapes(self) -> dict[tuple[int, int, int], list[int]]:
+        """The numbers of the jobs of each shape that comes out."""
+        found: dict[tuple[int, int, int], list[int]] = {}
+        for number, job in enumerate(self.jobs):
+            found.setdefault(job.shape, []).append(number)
+        return found
+
+
+def method_of(job: Job, ending: Ending) -> Method:
+    return "cut" if not job.resizes else "nearest" if ending.mask else "bilinear"
+
+
+def region_of(job: Job, ending: Ending) -> Region:
+    """The part of the image that is decoded: what the window needs."""
+    method = method_of(job, ending)
+    if method == "cut":
+        top, left, (height, width) = *job.window.begin, job.window.extent
+    elif method == "bilinear":
+        (top, bottom), (left, right) = _needed(job)
+        height, width = bottom - top, right - left
+    else:
+        rows, columns = _nearest(job)
+        top, left = int(rows[0]), int(columns[0])
+        height, width = int(rows[-1]) - top + 1, int(columns[-1]) - left + 1
+    return job.corner[0] + top, job.corner[1] + left, height, width
+
+
+def make_groups(plans: Sequence[FieldPlan]) -> list[Group]:
+    """Put jobs together that can be done together, field by field."""
+    groups: dict[Any, Group] = {}
+    for number, plan in enumerate(plans):
+        converts = plan.ending.dtype is not None or plan.ending.mean is not None
+        for job in plan.jobs:
+            method = method_of(job, plan.ending)
+            upside_down = job.upside_down and method != "nearest"
+            stored = "any" if converts and method == "cut" else job.stored
+            group = groups.setdefault(
+                (number, method, upside_down, stored), Group(number, plan.ending, method, upside_down)
+            )
+            group.jobs.append(job)
+    return list(groups.values())
+
+
+def prepare(group: Group, datas: Sequence[Any], staging: Staging, *, pin: bool) -> None:
+    """Lay a group out for the copy. `datas` has the encoded image of each job.
+
+    Raises:
+        HeadraceError: An image is damaged; its number is the error's `index`.
+
+    """
+    ending = group.ending
+    cuts = group.method == "cut"
+    out = _out(group, "meta") if cuts and len(group.shapes) == 1 else None
+    prepared = kernels.prepare_batch(
+        datas,
+        regions=[region_of(job, ending) for job in group.jobs],
+        dtype=ending.dtype if cuts else None,
+        mean=ending.mean if cuts else None,
+        std=ending.std if cuts else None,
+        flips=[job.mirrored for job in group.jobs] if cuts else None,
+        color=ending.color,
+        out=out,
+        buffer=staging.room,
+        pin=pin,
+        max_pixels=_MOST_PIXELS,
+    )
+    group.prepared, group.piece = prepared, staging.took(prepared.staged.buffer)
+    for numbers in group.shapes.values():
+        places = np.array([group.jobs[number].place for number in numbers])
+        samples = staging.put(_samples_to_take(group, numbers)) if group.method == "nearest" else None
+        group.tables.append((numbers, staging.put(places), samples))
+
+
+def damaged(group: Group, datas: Sequence[Any]) -> dict[int, HeadraceError]:
+    """Which images of a group that cannot be prepared are to blame, by their numbers."""
+    found: dict[int, HeadraceError] = {}
+    for number, (job, data) in enumerate(zip(group.jobs, datas, strict=True)):
+        try:
+            kernels.prepare_batch([data], regions=[region_of(job, group.ending)], max_pixels=_MOST_PIXELS)
+        except HeadraceError as error:
+            found[number] = error
+    return found
+
+
+Made: TypeAlias = tuple[Sequence[int], torch.Tensor, torch.Tensor]
+"""Places of the batch, the same on the device, and what belongs there, [n, …] in the layout that leaves."""
+
+
+def run(group: Group, staging: Staging, status: torch.Tensor) -> Iterable[Made]:
+    """Decode a group whose bytes are on the device, and resize what is to be resized. Nothing is waited for."""
+    assert group.prepared is not None, "prepared first"
+    assert group.piece is not None, "prepared first"
+    buffer = staging.bytes_of(group.piece)
+    even = len(group.shapes) == 1
+    out = _out(group, buffer.device) if group.method == "cut" and even else None
+    images = kernels.decode_prepared(group.prepared, buffer, status=status, out=out)
+    for numbers, places, samples in group.tables:
+        jobs = [group.jobs[number] for number in numbers]
+        if group.method == "cut":
+            made = images if isinstance(images, torch.Tensor) else _stacked([images[number] for number in numbers])
+        elif group.method == "bilinear":
+            made = _resized(group.ending, [images[number] for number in numbers], jobs)
+        else:
+            assert samples is not None, "prepared first"
+            made = _taken(images, staging, samples, jobs)
+        on_device = staging.tensor(places, torch.int64, (len(jobs),))
+        yield [job.place for job in jobs], on_device, _leaving(group, made)
+
+
+def kind_of(job: Job, ending: Ending) -> tuple[tuple[int, ...], torch.dtype]:
+    """Shape and dtype of what leaves, whether it can be made or not."""
+    channels, height, width = job.shape
+    name = ending.dtype or ("float32" if ending.mean is not None else job.stored)
+    if ending.mask and channels == 1:
+        sides: tuple[int, ...] = height, width
+    else:
+        sides = (height, width, channels) if ending.layout == "HWC" else job.shape
+    return sides, getattr(torch, name)
+
+
+def _out(group: Group, device: Any) -> torch.Tensor:
+    """Where a group of one shape is decoded to, seen as [N, C, H, W], in the layout that leaves."""
+    ending, n = group.ending, len(group.jobs)
+    channels, height, width = group.jobs[0].shape
+    dtype = kind_of(group.jobs[0], ending)[1]
+    if ending.layout == "HWC":
+        return torch.empty((n, height, width, channels), dtype=dtype, device=device).permute(0, 3, 1, 2)
+    return torch.empty((n, channels, height, width), dtype=dtype, device=device)
+
+
+def _stacked(images: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([as_copyable(image) for image in images]).view(images[0].dtype)
+
+
+def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[Job]) -> torch.Tensor:
+    origins = [tuple(begin for begin, _ in _needed(job)) for job in jobs]
+    return kernels.resize_batch(
+        images,
+        [kernels.Resize(*job.window, origin=(top, left)) for job, (top, left) in zip(jobs, origins, strict=True)],
+        dtype=ending.dtype,
+        mean=ending.mean,
+        std=ending.std,
+        flips=[job.mirrored for job in jobs],
+    )
+
+
+def _needed(job: Job) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The rows and the columns, counted from the corner, that a resized window is made of."""
+    rows, columns = (needed_range(*(part[axis] for part in job.window)) for axis in (0, 1))
+    return rows, columns
+
+
+def _nearest(job: Job) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    window = job.window
+    rows, columns = (nearest_sources(*(part[axis] for part in window)) for axis in (0, 1))
+    return rows, columns
+
+
+def _samples_to_take(group: Group, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
+    """For each image where it begins, how large a channel is, and what to add for each row and each column, [n, …]."""
+    sizes = [int(np.prod(shape)) for shape in group.prepared.shapes] if group.prepared else []
+    begins = np.cumsum([0, *sizes])
+    tables = []
+    for number in numbers:
+        job = group.jobs[number]
+        rows, columns = _nearest(job)
+        height, width = int(rows[-1] - rows[0]) + 1, int(columns[-1] - columns[0]) + 1
+        row_starts, column_starts = (rows - rows[0]) * width, columns - columns[0]
+        row_starts = row_starts[::-1] if job.upside_down else row_starts
+        column_starts = column_starts[::-1] if job.mirrored else column_starts
+        tables.append(np.concatenate([[begins[number], height * width], row_starts, column_starts]))
+    return np.stack(tables).astype(np.int64)
+
+
+def _taken(images: Any, staging: Staging, samples: Piece, jobs: Sequence[Job]) -> torch.Tensor:
+    channels, height, width = jobs[0].shape
+    table = staging.tensor(samples, torch.int64, (len(jobs), 2 + height + width))
+    begin, plane, rows, columns = torch.split(table, [1, 1, height, width], dim=1)
+    channel = torch.arange(channels, device=table.device)
+    start = begin[:, :, None, None] + plane[:, :, None, None] * channel[None, :, None, None]
+    index = start + rows[:, None, :, None] + columns[:, None, None, :]  # [n, C, H, W]
+    first = images[0]  # all lie in one memory, one behind the other
+    flat = as_copyable(first.as_strided((first.untyped_storage().nbytes() // first.element_size(),), (1,), 0))
+    return flat[index].view(first.dtype)
+
+
+def _leaving(group: Group, made: torch.Tensor) -> torch.Tensor:
+    """[N, C, H, W] as it leaves: flipped, masks of one channel without it, in the layout that was asked for."""
+    if group.upside_down:
+        made = as_copyable(made).flip(2).view(made.dtype)
+    if group.ending.mask and made.shape[1] == 1:
+        return made[:, 0]
+    return made.permute(0, 2, 3, 1) if group.ending.layout == "HWC" else made
+
+
+def as_copyable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory in a dtype that PyTorch can move about: uint16 it can hold and hardly more."""
+    return tensor.view(torch.int16) if tensor.dtype == torch.uint16 else tensor

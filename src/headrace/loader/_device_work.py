@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One batch on a device, from the plan to tensors: read, laid out, copied once, decoded, put in order."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+
+from headrace import kernels
+from headrace.errors import HeadraceError
+from headrace.loader._device import Transfer
+from headrace.loader._device_bytes import EncodedImages, Wanted
+from headrace.loader._device_figures import Figures
+from headrace.loader._device_groups import (
+    Group,
+    Made,
+    as_copyable,
+    damaged,
+    kind_of,
+    make_groups,
+    prepare,
+    region_of,
+    run,
+)
+from headrace.loader._device_plan import FieldPlan
+from headrace.loader._device_staging import Piece, Staging, StagingRing
+from headrace.loader._pixels import PixelBatch
+
+Failure: TypeAlias = tuple[int, int, str, str]
+
+_WAIT_SECONDS = 0.1
+
+
+class Order(NamedTuple):
+    """A batch to be made: the plan of each field, and of each the CPU's part, which the engine is at already."""
+
+    samples: int
+    views: int
+    plans: tuple[FieldPlan, ...]
+    rest: tuple[PixelBatch | None, ...]
+
+
+@dataclass(slots=True)
+class Result:
+    """A batch that the device is at, or done with once the event is."""
+
+    fields: list[Any]
+    failures: list[Failure]
+    status: torch.Tensor | None = None
+    """What the device finds damaged, on the host; valid after the event."""
+    owners: list[tuple[int, int]] = field(default_factory=list)
+    """Position and field of each number of the status."""
+    event: Any | None = None
+
+    def all_failures(self) -> list[Failure]:
+        """What went wrong, the device's findings included; after the event."""
+        codes = [] if self.status is None else self.status.tolist()
+        found = []
+        for number, error in kernels.failures(codes):
+            position, of_field = self.owners[number]
+            found.append((position, of_field, "CorruptImage", str(error).removeprefix(f"image {number}: ")))
+        return self.failures + found
+
+
+class Stacked(NamedTuple):
+    """Pixels that the CPU has decoded, laid out for the copy: places, where they lie, dtype and shape."""
+
+    places: list[int]
+    place_index: Piece
+    piece: Piece
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class DeviceWork:
+    """Makes batches, one after the other, in one thread."""
+
+    def __init__(self, images: EncodedImages, transfer: Transfer) -> None:
+        self.images = images
+        self._transfer, self._device = transfer, transfer.device
+        self._ring = StagingRing(pin=transfer.pins_staging)
+        self.figures = Figures()
+
+    def run(self, order: Order, check: Callable[[], None]) -> Result:
+        """Make a batch; `check` is called where something is waited for, and raises if nobody wants it any more."""
+        result = Result([], [])
+        groups = make_groups(order.plans)
+        datas = self._read(order, groups, result)
+        check()
+        staging = self._ring.next(check)
+        for group in groups:
+            self._prepare(group, datas, staging, result)
+        groups = [group for group in groups if group.jobs]
+        stacks = [self._rest(order, number, staging, result, check) for number in range(len(order.plans))]
+        with self._transfer.beside():
+            staging.send(self._device)
+            copied = self._transfer.record()
+            made = self._decode(groups, staging, result)
+            for number, own in enumerate(stacks):
+                parts = [each for at, each in made if at == number] + [_on_device(stack, staging) for stack in own]
+                kind = _common_kind(order, number, own)
+                result.fields.append(_in_pieces(parts, order) if kind is None else self._in_one(parts, order, *kind))
+            result.event = self._transfer.record()
+        self._ring.sent(staging, copied)
+        return result
+
+    def _read(self, order: Order, groups: Sequence[Group], result: Result) -> dict[tuple[int, int], Any]:
+        """The encoded images of the jobs, by field and position. Jobs of those that cannot be read are struck off."""
+        wanted: dict[tuple[int, int], list[Any]] = {}
+        for group in groups:
+            for job in group.jobs:
+                wanted.setdefault((group.field_number, job.position), []).append(region_of(job, group.ending))
+        asked = [Wanted(order.plans[at].columns, position, tuple(own)) for (at, position), own in wanted.items()]
+        datas = dict(zip(wanted, self.images.read(asked, self.figures), strict=True))
+        unread = {at: data for at, data in datas.items() if isinstance(data, HeadraceError)}
+        for (number, position), error in unread.items():
+            result.failures.append((position, number, type(error).__name__, str(error)))
+        for group in groups:
+            group.jobs = [job for job in group.jobs if (group.field_number, job.position) not in unread]
+        return datas
+
+    def _prepare(self, group: Group, datas: dict[tuple[int, int], Any], staging: Staging, result: Result) -> None:
+        """Check and lay out a group; what is damaged is struck off, and told of."""
+        begun, cpu_begun = time.perf_counter(), time.thread_time()
+        while group.jobs:
+            own = [datas[group.field_number, job.position] for job in group.jobs]
+            try:
+                prepare(group, own, staging, pin=self._transfer.pins_staging)
+                break
+            except HeadraceError as error:
+                bad = damaged(group, own) or {error.index or 0: error}
+            for number, flaw in bad.items():
+                message = str(flaw).partition(": ")[2]  # without the number that it has in the group
+                result.failures.append((group.jobs[number].position, group.field_number, type(flaw).__name__, message))
+            group.jobs = [job for number, job in enumerate(group.jobs) if number not in bad]
+        seconds, cpu_seconds = time.perf_counter() - begun, time.thread_time() - cpu_begun
+        for form, count in Counter(job.format for job in group.jobs).items():
+            part = count / len(group.jobs)
+            self.figures.add(form, images=count, decode_seconds=seconds * part, cpu_seconds=cpu_seconds * part)
+
+    def _rest(
+        self, order: Order, number: int, staging: Staging, result: Result, check: Callable[[], None]
+    ) -> list[Stacked]:
+        """Wait for what the CPU decodes of a field, and lay it out."""
+        batch = order.rest[number]
+        if batch is None:
+            return []
+        while not batch.wait(_WAIT_SECONDS):
+            check()
+        positions = order.plans[number].rest.tolist()
+        failed = {position: (number, kind, message) for position, _, kind, message in batch.failures()}
+        result.failures += [(positions[at], *failure) for at, failure in failed.items()]
+        [stack] = batch.take()
+        stacks = []
+        for places, array in _arrays(stack, positions, order.views):
+            index, piece = staging.put(np.array(places, np.int64)), staging.put(array)
+            stacks.append(Stacked(places, index, piece, getattr(torch, array.dtype.name), array.shape))
+        return stacks
+
+    def _decode(self, groups: Sequence[Group], staging: Staging, result: Result) -> list[tuple[int, Made]]:
+        made = []
+        status = torch.zeros(sum(len(group.jobs) for group in groups), dtype=torch.int32, device=self._device)
+        begin = 0
+        for group in groups:
+            own = status[begin : begin + len(group.jobs)]
+            begin += len(group.jobs)
+            result.owners += [(job.position, group.field_number) for job in group.jobs]
+            made += [(group.field_number, each) for each in run(group, staging, own)]
+        streams = self._transfer.pins_staging
+        result.status = torch.empty(len(status), dtype=torch.int32, pin_memory=streams)
+        result.status.copy_(status, non_blocking=streams)
+        return made
+
+    def _in_one(self, parts: Sequence[Made], order: Order, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """A field whose samples are of one kind, as one tensor. What failed is left as it was in memory."""
+        n = order.samples * order.views
+        if len(parts) == 1 and list(parts[0][0]) == list(range(n)):
+            whole = parts[0][2].contiguous()
+        else:
+            whole = torch.empty((n, *shape), dtype=dtype, device=self._device)
+            for _, index, pixels in parts:
+                as_copyable(whole).index_copy_(0, index, as_copyable(pixels))
+        return whole if order.views == 1 else whole.view(order.samples, order.views, *shape)
+
+
+def _arrays(stack: Any, positions: list[int], views: int) -> list[tuple[list[int], Any]]:
+    """What the engine gave, as arrays [n, …] of views with their places; what failed may have none."""
+    if not isinstance(stack, list):
+        places = [position * views + view for position in positions for view in range(views)]
+        return [(places, stack.reshape(len(places), *stack.shape[1 if views == 1 else 2 :]))]
+    found = []
+    for position, sample in zip(positions, stack, strict=True):
+        for view, array in enumerate(sample if isinstance(sample, list) else [sample]):
+            if array is not None:
+                found.append(([position * views + view], array[None]))
+    return found
+
+
+def _on_device(stack: Stacked, staging: Staging) -> Made:
+    index = staging.tensor(stack.place_index, torch.int64, (len(stack.places),))
+    return stack.places, index, staging.tensor(stack.piece, stack.dtype, stack.shape)
+
+
+def _common_kind(order: Order, number: int, stacks: Sequence[Stacked]) -> tuple[tuple[int, ...], torch.dtype] | None:
+    """Shape and dtype of all views of a field, also of those that failed; None if they differ or are not known."""
+    plan = order.plans[number]
+    kinds = {kind_of(job, plan.ending) for job in plan.jobs}
+    kinds |= {(each.shape[1:], each.dtype) for each in stacks}
+    known = len(plan.jobs) + sum(len(each.places) for each in stacks)
+    return kinds.pop() if len(kinds) == 1 and known == order.samples * order.views else None
+
+
+def _in_pieces(parts: Sequence[Made], order: Order) -> list[Any]:
+    """The samples of a field that differ in shape or dtype, or whose shape nobody knows; None is what failed."""
+    views: list[Any] = [None] * (order.samples * order.views)
+    for places, _, pixels in parts:
+        for place, view in zip(places, pixels, strict=True):
+            views[place] = view.contiguous()
+    if order.views == 1:
+        return views
+    return [views[at : at + order.views] for at in range(0, len(views), order.views)]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arrays of a prepared batch by their names: its fields of pixels, and the rows that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.loader._pixels import Rows, Stack
+
+ROWS = "_rows"
+"""The rows of the dataset that the batch is made of, so that a batch of others cannot be taken for it."""
+
+
+def flat(stacks: Mapping[str, Stack], rows: Rows) -> dict[str, npt.NDArray[Any]]:
+    """Name each array of a batch; images of differing shape are one a sample: `image.0`, `image.1` and so on."""
+    arrays: dict[str, npt.NDArray[Any]] = {ROWS: rows}
+    for field, stack in stacks.items():
+        if isinstance(stack, list):
+            arrays.update({f"{field}.{at}": array for at, array in enumerate(stack)})
+        else:
+            arrays[field] = stack
+    return arrays
+
+
+def stacked(arrays: Mapping[str, Any], fields: tuple[str, ...], rows: Rows) -> list[Stack] | None:
+    """Give the fields of a prepared batch; None if it is not made of these rows."""
+    theirs = arrays.get(ROWS)
+    if not isinstance(theirs, np.ndarray) or not np.array_equal(theirs, rows):
+        return None
+    stacks: list[Stack] = []
+    for field in fields:
+        if field in arrays:
+            stacks.append(arrays[field])
+        elif all(f"{field}.{at}" in arrays for at in range(len(rows))):
+            stacks.append([arrays[f"{field}.{at}"] for at in range(len(rows))])
+        else:
+            return None
+        if len(stacks[-1]) != len(rows):
+            return None
+    return stacks

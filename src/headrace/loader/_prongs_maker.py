@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches by their names, for whoever prepares them away from the trainer: the same rows, the same draws and bits.
+
+A prepared batch holds the fields of pixels, and the rows that they are of. Everything else of a batch (labels, boxes,
+functions of the user's) costs the host microseconds and stays with it: the near prong takes the place of the engine's
+threads and of nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import LoaderError
+from headrace.loader._errors import _take
+from headrace.loader._finish import pixel_fields
+from headrace.loader._loader import Loader
+from headrace.loader._order import EpochBatches
+from headrace.loader._pixels import PixelBatch, Rows
+from headrace.loader._prongs_arrays import flat
+from headrace.loader._ranks import Ranks
+from headrace.prongs import BatchName
+from headrace.records import Dataset
+from headrace.transforms import Recipe
+
+
+class CannotPrepare(LoaderError):
+    """A batch with a sample that cannot be loaded: the host, which knows what to do about it, makes it itself."""
+
+
+class BatchMaker:
+    """Makes the pixels of any batch of a recipe. `begin` and what it gives are for one thread at a time."""
+
+    def __init__(
+        self, dataset: Dataset, recipe: Recipe, *, threads: int = 0, rows: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        """Make it for a dataset; `rows` are the selection that the recipe has a digest of, if it has one."""
+        self._recipe = recipe
+        self._loader = Loader(
+            dataset,
+            batch_size=recipe.batch_size,
+            shuffle=recipe.shuffle,
+            seed=recipe.seed,
+            drop_last=recipe.drop_last,
+            transform=recipe.transforms,
+            fields=recipe.fields,
+            indices=rows,
+            num_workers=threads,
+            output="numpy",
+            rank=0,
+            world_size=recipe.world_size,
+            dtype=recipe.dtype,
+            layout=recipe.layout,  # type: ignore[arg-type]
+            color=recipe.color,  # type: ignore[arg-type]
+            min_area=recipe.min_area,
+            approximate_jpeg=recipe.approximate_jpeg,
+        )
+        ours = self._loader.recipe
+        for name in ("fingerprint", "selection"):
+            if ours[name] != getattr(recipe, name):
+                self.close()
+                raise LoaderError(
+                    f"the recipe has the {name} {getattr(recipe, name)}, and {dataset.path} has {ours[name]}: "
+                    f"give the near worker the dataset that the loader has"
+                )
+        self.fields = pixel_fields(self._loader.dataset, recipe.fields)
+        self._gather = self._loader.dataset.gather
+        self._stretches: dict[tuple[int, int, int, int], EpochBatches] = {}
+
+    def remaining(self, *, epoch: int, rank: int, start: int, stop: int) -> int:
+        """How many batches a stretch of a rank's epoch is divided into."""
+        return len(self._batches(epoch, rank, start, stop))
+
+    def begin(self, name: BatchName) -> Making:
+        """Let the threads begin with a batch; returns at once."""
+        positions, _ = self._batches(name.epoch, name.rank, name.start, name.stop).batch(name.number)
+        rows = self._gather.rows(positions)
+        return Making(name, self.fields, rows, self._loader._parts.workshop.source.submit(rows, name.epoch))  # noqa: SLF001
+
+    def _batches(self, epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
+        key = (epoch, rank, start, stop)
+        if key not in self._stretches:
+            if len(self._stretches) >= 4 * self._recipe.world_size:
+                self._stretches.clear()  # of epochs long past; those under way are made again in no time
+            self._stretches[key] = self._loader._parts.batches(  # noqa: SLF001
+                Ranks(rank, self._recipe.world_size), epoch, start, stop
+            )
+        return self._stretches[key]
+
+    def stats(self) -> dict[str, Any]:
+        """What the threads have done so far, as `Loader.stats` tells it."""
+        return self._loader.stats()
+
+    def close(self) -> None:
+        self._loader.close()
+
+
+class Making:
+    """A batch under way."""
+
+    def __init__(self, name: BatchName, fields: tuple[str, ...], rows: Rows, batch: PixelBatch) -> None:
+        self.name = name
+        self._fields, self._rows, self._batch = fields, rows, batch
+
+    def wait(self, timeout: float) -> bool:
+        """Wait without the GIL; True when the batch is done."""
+        return self._batch.wait(timeout)
+
+    def take(self) -> dict[str, npt.NDArray[Any]]:
+        """Give the arrays of a batch that is done; CannotPrepare if a sample of it could not be loaded."""
+        failures = self._batch.failures()
+        if failures:
+            position, field, kind, message = min(failures)
+            raise CannotPrepare(
+                f"batch {self.name.number} of epoch {self.name.epoch}, rank {self.name.rank}: field "
+                f"{self._fields[field]!r} of row {int(self._rows[position])}: {kind}: {message}"
+            )
+        return flat(dict(zip(self._fields, _take(self._batch), strict=True)), self._rows)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the host and the trainer take for a batch, from what happened so far.
+
+Where the loader waited for the host's batches, the host was at work all the time, and its time a batch is the clock's
+between those that were waited for. Where it did not, the trainer sets the pace, and what the host could do follows from
+how long its threads were busy. Medians are taken, so that a pause of the whole machine is not taken for anybody's pace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from headrace.loader._stats import Meters
+from headrace.prongs._model import Times
+
+# A share of the time spent waiting for the host from which on it counts as the one who sets the pace.
+_WAITING = 0.03
+# Less than this is no waiting, but the way through the code.
+_AT_ONCE = 0.0002
+_REMEMBERED = 256
+_BUSY = ("read_seconds", "decode_seconds", "transform_seconds")
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds a batch of the host's, and of the trainer's."""
+
+    host: float
+    step: float
+    reading: float
+    """Of the host's, that its threads waited for storage."""
+
+    def with_near(self, near: float, link: float) -> Times:
+        """Put the near prong's figures beside it; what a read takes occupies the link and the host alike."""
+        near = max(near, _LEAST)
+        return Times(host=self.host, near=near, step=self.step, link=link, take=link, reading=self.reading)
+
+
+class Measure:
+    """Follows one epoch. The first batch, which has everybody's start in it, does not count."""
+
+    def __init__(self, meters: Meters, source_stats: Callable[[], dict[str, float]], threads: int) -> None:
+        self._meters, self._source_stats, self._threads = meters, source_stats, threads
+        self._begun: float | None = None
+        self._busy = self._reading = 0.0
+        self._host = 0
+        self._host_waited = 0.0
+        self._awaited: tuple[float, int] | None = None
+        self._host_times: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def count(self, near: bool, waited: float) -> None:
+        """Note a batch that is there now, and how long it was waited for."""
+        if self._begun is None:
+            self._begun = time.perf_counter()
+            self._busy, self._reading = self._busy_seconds()
+        elif not near:
+            self._count_host(time.perf_counter(), waited)
+
+    def _count_host(self, now: float, waited: float) -> None:
+        self._host += 1
+        self._host_waited += waited
+        if waited > _AT_ONCE:
+            if self._awaited is not None:
+                then, number = self._awaited
+                self._host_times.append((now - then) / (self._host - number))
+            self._awaited = (now, self._host)
+
+    def pace(self) -> Pace | None:
+        """Give what was measured; None if nothing was yet."""
+        steps = self._meters.steps.copy()
+        if self._begun is None or not self._host or not steps:
+            return None
+        total, reading = self._busy_seconds()
+        busy = (total - self._busy) / self._threads / self._host
+        saturated = self._host_waited > _WAITING * (time.perf_counter() - self._begun)
+        if saturated and self._host_times:
+            host = median(self._host_times)
+        elif busy:
+            host = busy
+        else:
+            return None
+        share = (reading - self._reading) / (total - self._busy) if total > self._busy else 0.0
+        return Pace(max(host, _LEAST), median(steps), share * host)
+
+    def _busy_seconds(self) -> tuple[float, float]:
+        """All that the host's threads did, and of this the reading."""
+        stats = self._source_stats()
+        return sum(stats.get(name, 0.0) for name in _BUSY), stats.get("read_seconds", 0.0)

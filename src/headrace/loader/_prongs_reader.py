@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that reads prepared batches before their turn comes, so that taking one costs the trainer nothing.
+
+It is the only one that speaks to the exchange while an epoch is under way. Two batches are read ahead: one is there
+when the trainer asks, the other is being read while the trainer works.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from headrace.errors import BadPreparedBatch
+from headrace.loader._pixels import Rows, Stack
+from headrace.loader._prongs_absent import Exchange
+from headrace.loader._prongs_arrays import stacked
+from headrace.loader._wait import SLICE_SECONDS, StopSign
+from headrace.prongs import BatchName, Heartbeat, Stretch
+
+Found: TypeAlias = Literal["ready", "bad", "pending"]
+
+DEPTH = 2
+SILENT_SECONDS = 3.0
+"""A near worker that gives no sign of life for so long is dead or frozen."""
+# How often the near worker is looked at: a new one is soon noticed.
+_LOOK_SECONDS, _WAIT_SECONDS = 0.2, 0.02
+# How often an absent batch is looked for: some ten times while one is made.
+_LEAST_POLL, _MOST_POLL = 0.002, 0.05
+
+
+_log = logging.getLogger("headrace.loader")
+
+
+class NearBatches:
+    """What the near prong has of one epoch: shared by the reading thread and the one that supplies the trainer.
+
+    Batches from `top` on are read, bad, or made by the host. Only the reading thread speaks to the exchange.
+    """
+
+    def __init__(
+        self, exchange: Exchange, last: BatchName, *, fields: tuple[str, ...], rows: Callable[[int], Rows]
+    ) -> None:
+        """`last` names the last batch of the stretch; `rows` gives the rows of each of them, to the reading thread."""
+        self._exchange, self._last, self._fields, self._rows = exchange, last, fields, rows
+        self._changed = threading.Condition()
+        self._ready: dict[int, list[Stack]] = {}
+        self._bad: dict[int, str] = {}
+        self._top = self._bottom = last.number + 1
+        self._next: Stretch | None = None
+        self._seen = time.monotonic()
+        self.beat: Heartbeat | None = None
+        self.silent_seconds = 0.0
+        self.batch_bytes = 0
+        self.read_seconds: deque[float] = deque(maxlen=16)
+        """Of the last few batches."""
+        self.memory: list[float] = [0.0, 0.0, 0.0]
+        """Of this process: samples, their sum in bytes, the largest."""
+
+    # For the one who supplies the trainer.
+
+    def want(self, bottom: int, following: Stretch | None) -> None:
+        """Ask for all batches from the top down to `bottom`, and then for those of the next epoch."""
+        with self._changed:
+            self._bottom, self._next = bottom, following
+            self._changed.notify_all()
+
+    def skip(self, number: int) -> None:
+        """Leave a batch, and all above it, to the host."""
+        with self._changed:
+            self._top = min(self._top, number)
+            for gone in [at for at in self._ready if at >= number]:
+                del self._ready[gone]
+            self._changed.notify_all()
+
+    def has(self, number: int) -> bool:
+        return number in self._ready
+
+    def settled(self, tail: int) -> int:
+        """How many batches, from `tail` - 1 down, need not be waited for: they are read, or found to be bad."""
+        count = 0
+        while (number := tail - 1 - count) in self._ready or number in self._bad:
+            count += 1
+        return count
+
+    @property
+    def count(self) -> int:
+        """Batches that are read and wait."""
+        return len(self._ready)
+
+    @property
+    def published(self) -> int:
+        """Batches that the near worker has ready, read or unread."""
+        beat, last = self.beat, self._last
+        marks = () if beat is None else beat.marks
+        mark = next((mark[3] for mark in marks if mark[:3] == (last.epoch, last.start, last.stop)), None)
+        return self.count + (0 if mark is None else max(0, self._top - mark))
+
+    def find(self, number: int, timeout: float) -> Found:
+        """Wait for a batch to be read, or found to be bad."""
+        with self._changed:
+            if number not in self._ready and number not in self._bad:
+                self._changed.wait(timeout)
+            return "ready" if number in self._ready else "bad" if number in self._bad else "pending"
+
+    def take(self, number: int) -> list[Stack]:
+        with self._changed:
+            stacks = self._ready.pop(number)
+            self._changed.notify_all()
+            return stacks
+
+    @property
+    def lost(self) -> str | None:
+        """Why no batch is to be expected at present, if none is."""
+        beat = self.beat
+        if beat is None:
+            return "no near worker has come"
+        if beat.state in ("refused", "ended"):
+            return f"the near worker has {beat.state}: {beat.reason}" if beat.reason else "the near worker has ended"
+        if self.silent_seconds > SILENT_SECONDS:
+            return f"the near worker has given no sign of life for {self.silent_seconds:.1f} s"
+        return None
+
+    # For the thread.
+
+    def look(self) -> None:
+        """See how the near worker is doing."""
+        self.beat = self._exchange.heartbeat()
+        self.silent_seconds = self._exchange.silent_seconds
+        self._seen = time.monotonic()
+        resident = _resident_bytes()
+        self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
+
+    def step(self) -> None:
+        """Order what is wanted, and read one batch or wait a little."""
+        if time.monotonic() - self._seen > (_WAIT_SECONDS if self.beat is None else _LOOK_SECONDS):
+            self.look()
+        number = self._top - 1
+        if self.count >= DEPTH or number < self._bottom:
+            with self._changed:
+                if self.count >= DEPTH or self._top - 1 < self._bottom:
+                    self._changed.wait(SLICE_SECONDS)
+            return
+        begun = time.perf_counter()
+        try:
+            prepared = self._exchange.read(self._last._replace(number=number))
+        except BadPreparedBatch as error:
+            self._settle(number, None, str(error))
+            return
+        if prepared is None:
+            with self._changed:
+                self._changed.wait(self._poll_seconds())
+            return
+        self.read_seconds.append(time.perf_counter() - begun)
+        self.batch_bytes = prepared.n_bytes
+        found = stacked(prepared.arrays, self._fields, self._rows(number))
+        self._settle(number, found, "its rows are not those of this batch")
+
+    def _settle(self, number: int, found: list[Stack] | None, why: str) -> None:
+        with self._changed:
+            if number < self._top:  # else the host has it by now
+                self._top = number
+                if found is None:
+                    self._bad[number] = why
+                    _log.info("batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
+                else:
+                    self._ready[number] = found
+            self._changed.notify_all()
+
+    def orders(self, *, next_only: bool = False) -> list[Stretch]:
+        """Say what the near worker should have in its hands: of this epoch first, then of the next."""
+        with self._changed:
+            ours = Stretch(self._last.epoch, self._last.start, self._last.stop, self._bottom, self._top)
+            wanted = [self._next] if next_only else [ours, self._next]
+            return [stretch for stretch in wanted if stretch is not None and stretch.top > stretch.bottom]
+
+    def _poll_seconds(self) -> float:
+        a_batch = None if self.beat is None else self.beat.seconds_a_batch
+        return _MOST_POLL if a_batch is None else min(_MOST_POLL, max(_LEAST_POLL, a_batch / 10))
+
+
+class ReadingThread:
+    """Runs `NearBatches` until it is stopped; then only the next epoch's batches are still wanted."""
+
+    def __init__(self, near: NearBatches, exchange: Exchange, stop: StopSign) -> None:
+        self._stop = stop
+        self._thread = threading.Thread(target=_work, args=(near, exchange, stop), name="headrace-near", daemon=True)
+
+    def start(self) -> None:
+        """Begin, once it is said what is wanted: an order of nothing would have the near worker remove what it has."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let it end, without waiting for it."""
+        self._stop.set()
+
+    def join(self) -> None:
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _work(near: NearBatches, exchange: Exchange, stop: StopSign) -> None:
+    ordered: list[Stretch] | None = None
+    while not stop.is_set() and threading.main_thread().is_alive():
+        wanted = near.orders()
+        if wanted != ordered:
+            exchange.order(wanted)
+            ordered = wanted
+        near.step()
+    # What was wanted of this epoch is not wanted any more; the next one may begin soon.
+    if threading.main_thread().is_alive():
+        exchange.order(near.orders(next_only=True))
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+    except (OSError, ValueError, IndexError):
+        return 0

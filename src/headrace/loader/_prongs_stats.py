@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the two prongs did and used, host and near apart, as `Loader.stats` gives it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+from headrace.loader._prongs_reader import NearBatches
+from headrace.loader._prongs_supply import ProngMeters
+from headrace.loader._prongs_walk import Knowledge
+from headrace.prongs._model import Watts
+
+_BUSY = ("read_seconds", "decode_seconds", "transform_seconds")
+
+
+class Resources:
+    """What this process used since its first epoch with two prongs."""
+
+    def __init__(self) -> None:
+        self._cpu = time.process_time()
+        self._memory = [0.0, 0.0, 0.0]
+
+    def retire(self, near: NearBatches | None) -> None:
+        """Keep what an epoch that has ended has seen."""
+        if near is not None:
+            self._memory = _added(self._memory, near.memory)
+
+    def with_current(self, near: NearBatches | None) -> dict[str, float]:
+        samples, total, peak = self._memory if near is None else _added(self._memory, near.memory)
+        return {
+            "process_cpu_seconds": time.process_time() - self._cpu,
+            "peak_bytes": peak,
+            "mean_bytes": total / samples if samples else 0.0,
+        }
+
+
+def _added(first: list[float], then: list[float]) -> list[float]:
+    return [first[0] + then[0], first[1] + then[1], max(first[2], then[2])]
+
+
+def summarise_prongs(
+    strategy: str,
+    knowledge: Knowledge,
+    counts: ProngMeters,
+    resources: dict[str, float],
+    engine: dict[str, Any],
+    exchange: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Put the figures together.
+
+    `cpu_seconds` of the host are those of the threads that make batches; `joules` are those seconds times stated watts
+    (`Watts`), and the near worker's own figure where it gives one.
+    """
+    watts = Watts()
+    busy = sum(engine.get(name, 0.0) for name in _BUSY)
+    cpu = engine.get("cpu_seconds", busy)
+    near = None if exchange is None else exchange["near"]
+    pace = knowledge.pace
+    return {
+        "strategy": strategy,
+        "off": knowledge.off,
+        "host_batches": counts.host,
+        "near_batches": counts.near,
+        "redone": {"late": counts.late, "lost": counts.lost, "bad": counts.bad},
+        "given_up": list(counts.log),
+        "near_wait_seconds": counts.near_wait_seconds,
+        "longest_wait_seconds": counts.longest_wait,
+        "bound_seconds": counts.bound,
+        "seconds_a_batch": {
+            "host": None if pace is None else pace.host,
+            "step": None if pace is None else pace.step,
+            "near": knowledge.near_seconds,
+            "link": knowledge.link_seconds,
+        },
+        "plans": [dict(plan) for plan in knowledge.plans],
+        "host": {
+            "busy_seconds": busy,
+            "cpu_seconds": cpu,
+            **resources,
+            "read_bytes": engine.get("bytes_read", 0.0),
+            "exchange_bytes": 0 if exchange is None else exchange["read_bytes"],
+            "joules": watts.host * cpu,
+            "energy": "model",
+        },
+        "near": _near_figures(near, watts),
+        "exchange": None if exchange is None else {name: exchange[name] for name in exchange if name != "near"},
+        "watts": asdict(watts),
+    }
+
+
+def _near_figures(beat: dict[str, Any] | None, watts: Watts) -> dict[str, Any] | None:
+    if beat is None:
+        return None
+    kept = ("state", "reason", "batches", "cpu_seconds", "peak_bytes", "mean_bytes", "read_bytes", "written_bytes")
+    joules, energy = beat["joules"], beat["energy"]
+    if joules is None:
+        joules, energy = watts.near * beat["cpu_seconds"], "model"
+    return {**{name: beat[name] for name in kept}, "joules": joules, "energy": energy}

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An epoch from both ends: the host's own batches from the head, prepared ones from the tail, in a strategy's order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.loader._errors import Draft
+from headrace.loader._order import EpochBatches
+from headrace.loader._pipeline import submit
+from headrace.loader._pixels import PixelSource
+from headrace.loader._prongs_measure import Measure
+from headrace.loader._prongs_pixels import NearPixels, bound_seconds
+from headrace.loader._prongs_reader import NearBatches, ReadingThread
+from headrace.loader._wait import Stopped, StopSign, check, wait_for
+from headrace.prongs._pattern import Turns
+from headrace.records._gather import Gather
+
+MOST_LATE = 2
+"""So many late batches in a row, and the near prong is given up until the next epoch."""
+
+# Slots that are looked at to find work for the host, as a multiple of the batches that it may have under way.
+_LOOK_AHEAD = 4
+
+
+@dataclass(slots=True)
+class ProngMeters:
+    """What came from where, since the loader was made."""
+
+    host: int = 0
+    near: int = 0
+    late: int = 0
+    lost: int = 0
+    bad: int = 0
+    near_wait_seconds: float = 0.0
+    longest_wait: float = 0.0
+    bound: float = 0.0
+    log: list[str] = field(default_factory=list)
+
+
+class ProngSupply:
+    """Gives the drafts of one epoch, whoever makes them. `decide` is asked at each slot how to go on.
+
+    The host's batches are submitted ahead as ever; which slot they are for is found out when it comes. A near batch
+    that does not come in time is redone for its slot, so the order is the strategy's, whatever fails.
+    """
+
+    def __init__(
+        self,
+        batches: EpochBatches,
+        tail: EpochBatches,
+        gather: Gather,
+        source: PixelSource,
+        near: NearBatches,
+        thread: ReadingThread,
+        turns: Turns,
+        *,
+        ahead: int,
+        measure: Measure,
+        meters: ProngMeters,
+        decide: Callable[[ProngSupply, StopSign], None],
+    ) -> None:
+        self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
+        self.near, self._thread, self.turns = near, thread, turns
+        self._ahead, self.measure, self._meters, self._decide = ahead, measure, meters, decide
+        self._host: deque[Draft] = deque()
+        self._claimed = 0
+        self._redone: dict[int, Draft] = {}
+        self._late_in_a_row = 0
+        self.given_up: str | None = None
+        self.taken = bytearray()
+        """For each slot that was given out, whether it was the near prong's."""
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def claimed(self) -> int:
+        """One above the last batch that the host has begun with, from the head."""
+        return self._claimed
+
+    def next(self, stop: StopSign) -> Draft:
+        check(stop)
+        self._decide(self, stop)
+        self._submit(stop)
+        near = self.turns.is_near(self._near_is_ready())
+        try:
+            draft = self._near_draft() if near else self._host_draft()
+        except IndexError:
+            raise Stopped from None  # another thread has just abandoned it
+        self.taken.append(near)
+        begun = time.perf_counter()
+        wait_for(draft.batch, stop)
+        self.measure.count(near, time.perf_counter() - begun)
+        self._note(draft)
+        self._submit(stop)
+        return draft
+
+    def _near_is_ready(self) -> bool:
+        """Whether the near prong's next batch is settled, and is not one that the host has begun with."""
+        return self.turns.tail > self._claimed and self.near.settled(self.turns.tail) > 0
+
+    def _host_draft(self) -> Draft:
+        draft = self._host.popleft()
+        self.turns.take(near=False)
+        return draft
+
+    def _near_draft(self) -> Draft:
+        number = self.turns.take(near=True)
+        if number < self._claimed:  # the host has begun with it, before it was decided whose it is
+            self._claimed = number
+            return self._host.pop()
+        if number in self._redone:
+            self.near.skip(number)
+            self._meters.lost += 1
+            return self._redone.pop(number)
+        positions, repeat = self._tail.batch(number)
+        rows, epoch, source = self._gather.rows(positions), self._batches.epoch, self._source
+        pixels = NearPixels(self.near, number, self.bound, lambda: source.submit(rows, epoch))
+        return Draft(epoch, rows, repeat, pixels)
+
+    @property
+    def bound(self) -> float:
+        """How long a prepared batch is waited for; not at all once the near prong was given up."""
+        beat = self.near.beat
+        return 0.0 if self.given_up else bound_seconds(None if beat is None else beat.seconds_a_batch)
+
+    def _note(self, draft: Draft) -> None:
+        meters, pixels = self._meters, draft.batch
+        if not isinstance(pixels, NearPixels):
+            meters.host += 1
+            return
+        meters.near_wait_seconds += pixels.waited
+        meters.longest_wait = max(meters.longest_wait, pixels.waited)
+        meters.bound = max(meters.bound, self.bound)
+        if pixels.fate == "near":
+            meters.near += 1
+            self._late_in_a_row = 0
+            return
+        meters.host += 1
+        setattr(meters, pixels.fate, getattr(meters, pixels.fate) + 1)
+        if pixels.fate == "late" and self.given_up is None:
+            self._late_in_a_row += 1
+            if self._late_in_a_row >= MOST_LATE:
+                self.give_up(f"{MOST_LATE} prepared batches in a row were late by {self.bound:.3g} s")
+
+    def give_up(self, why: str) -> None:
+        """Expect nothing more of the near prong in this epoch; its slots stay, and the host fills them."""
+        self.given_up = why
+        self._meters.log.append(why)
+        self.near.want(self.turns.tail, None)
+
+    # Work for the host, ahead of the trainer.
+
+    def _submit(self, stop: StopSign) -> None:
+        if self.turns.pattern is None:
+            while self._room and self._claimed < self.turns.tail - self.near.settled(self.turns.tail):
+                self._claim(stop)
+            return
+        alone = self.given_up is not None or self.near.lost is not None
+        head, tail = self.turns.head, self.turns.tail
+        for slot in range(self.turns.slot, self.turns.slot + _LOOK_AHEAD * self._ahead):
+            if not self._room or head >= tail:
+                return
+            if self.turns.is_near_at(slot):
+                tail -= 1
+                if alone and tail >= self._claimed and tail not in self._redone and not self.near.has(tail):
+                    check(stop)
+                    self._redone[tail] = submit(self._tail, tail, self._gather, self._source)
+            else:
+                head += 1
+                if head > self._claimed:
+                    self._claim(stop)
+
+    @property
+    def _room(self) -> bool:
+        return len(self._host) + len(self._redone) < self._ahead
+
+    def _claim(self, stop: StopSign) -> None:
+        check(stop)
+        self._host.append(submit(self._batches, self._claimed, self._gather, self._source))
+        self._claimed += 1
+
+    def abandon(self) -> None:
+        self._thread.stop()
+        self._host.clear()
+        self._redone.clear()
+
+    def close(self) -> None:
+        self._thread.join()

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is decided in the course of one epoch: by which pattern it is walked, and what the near worker is asked for.
+
+Rank 0 decides, at slots that are the same for all: at the start of an epoch if something is known from the one before,
+else at slot 10, 15, 20 … until both prongs have been timed. With several ranks it publishes what it has decided in the
+exchange folder, and the others wait for it there, so that all walk by the same pattern.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from headrace.errors import LoaderError
+from headrace.loader._order import EpochPlan
+from headrace.loader._prongs_absent import Exchange
+from headrace.loader._prongs_measure import Pace
+from headrace.loader._prongs_record import Record
+from headrace.loader._prongs_supply import ProngSupply
+from headrace.loader._wait import StopSign, check
+from headrace.prongs import Stretch
+from headrace.prongs._model import Times
+from headrace.prongs._pattern import HOST_ONLY, Pattern
+from headrace.prongs._strategy import Decision, Outlook, Strategy
+
+CALIBRATION = 10
+"""Batches of the host's after which the prongs are first compared."""
+PLAN_SECONDS = 60.0
+"""How long a rank waits for rank 0's plan: all train in step, so rank 0 is no further behind than that."""
+
+# Slots after which the prongs are compared again if they could not be, or a quarter more.
+_AGAIN = 5
+_MOST_PLANS = 1000
+_POLL_SECONDS = 0.005
+# How often the pace is worked out, and how exactly the near worker knows where the host stands while it is far off.
+_EVERY = 16
+
+_log = logging.getLogger("headrace.loader")
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What is known of the prongs from one epoch to the next."""
+
+    pace: Pace | None = None
+    near_seconds: float | None = None
+    link_seconds: float = 0.0
+    off: str | None = None
+    iterations: int = 0
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+
+    def say(self, off: str) -> None:
+        """Tell once for each reason that the near prong is not used."""
+        self.off = off
+        kind = off.split(":", maxsplit=1)[0]
+        if kind not in self.said:
+            self.said.add(kind)
+            _log.warning("the near prong is off: %s", off)
+
+
+class Walk:
+    """Decides how one epoch is walked."""
+
+    def __init__(
+        self, strategy: Strategy, knowledge: Knowledge, exchange: Exchange, plan: EpochPlan, record: Record
+    ) -> None:
+        self._strategy, self._knowledge, self._exchange = strategy, knowledge, exchange
+        self._plan, self._record = plan, record
+        self._first = min(CALIBRATION, max(1, plan.remaining // 4))
+        # In a process's first epoch nothing is known on any rank; later it is rank 0's affair whether it knows enough.
+        self._due = 0 if knowledge.iterations else self._first
+        knowledge.iterations += 1
+        self._iteration = knowledge.iterations
+        self._settled = False
+        self._bottom = 0
+        self._decisions: dict[str, Any] = {}
+
+    @property
+    def epoch(self) -> int:
+        return self._record.epoch
+
+    def follow(self, pattern: Pattern) -> None:
+        """Walk by a pattern that was recorded."""
+        self._settle(Decision(pattern), None, 0)
+
+    def decide(self, supply: ProngSupply, stop: StopSign) -> None:
+        """Say how to go on, before each slot."""
+        slot = supply.turns.slot
+        if slot % _EVERY == 0:
+            self._learn(supply)
+        if not self._settled and slot == self._due:
+            self._learn(supply)
+            decision, times = self._ask(supply, stop)
+            if decision is None:
+                self._due = max(self._first, slot + max(_AGAIN, slot // 4))
+            else:
+                self._settle(decision, times, slot)
+                supply.turns.replan(decision.pattern)
+            self.order(supply)
+        elif supply.turns.pattern is None:
+            self.order(supply)
+
+    # What the near worker is asked for.
+
+    def order(self, supply: ProngSupply) -> None:
+        """Ask the near worker for its share, and then for the next epoch's."""
+        turns = supply.turns
+        if supply.given_up is not None or (self._settled and turns.pattern == HOST_ONLY):
+            supply.near.want(turns.tail, None)
+            return
+        if turns.pattern is None:
+            self._bottom = self._meeting_point(supply)
+        else:
+            self._bottom = turns.bottom if self._settled else max(supply.claimed, turns.batches // 2)
+        supply.near.want(self._bottom, self._next_epoch())
+
+    def _meeting_point(self, supply: ProngSupply) -> int:
+        """Give the batch down to which the near prong gets before the host is there, where nothing is planned.
+
+        It begins with none that it could not finish, and goes on with the next epoch instead. Where it has been told
+        to go to before is changed by two batches or more, or if the host has come there.
+        """
+        known = self._knowledge
+        published = supply.turns.tail - supply.near.published
+        if known.pace is None or known.near_seconds is None:
+            return supply.claimed - supply.claimed % _EVERY
+        left = max(0, published - supply.claimed)
+        share = known.pace.host / (known.pace.host + known.near_seconds)
+        found = max(supply.claimed, published - int(left * share))
+        return found if abs(found - self._bottom) > 1 or self._bottom < supply.claimed else self._bottom
+
+    def _next_epoch(self) -> Stretch:
+        whole = len(self._plan)
+        return Stretch(self.epoch + 1, 0, self._plan.n, whole // 2, whole)
+
+    # What is decided.
+
+    def _settle(self, decision: Decision, times: Times | None, slot: int) -> None:
+        self._settled = True
+        if decision.off is None:
+            self._knowledge.off = None
+        else:
+            self._knowledge.say(decision.off)
+        if decision.pattern is not None:
+            self._record.pattern = decision.pattern.delayed(slot) if slot else decision.pattern
+        plans = self._knowledge.plans
+        plans.append(
+            {
+                "epoch": self.epoch,
+                "pattern": None if self._record.pattern is None else self._record.pattern.to_json(),
+                "off": decision.off,
+                "times": None if times is None else asdict(times),
+            }
+        )
+        del plans[:-_MOST_PLANS]
+
+    def _ask(self, supply: ProngSupply, stop: StopSign) -> tuple[Decision | None, Times | None]:
+        slot = supply.turns.slot
+        if self._plan.rank > 0:
+            return self._published(slot, stop), None
+        decision, times = self._judge(supply)
+        if self._plan.world_size > 1:
+            said = None if decision is None or decision.pattern is None else decision.pattern.to_json()
+            self._decisions[str(slot)] = {"pattern": said, "off": None if decision is None else decision.off}
+            self._exchange.publish_plan(self.epoch, {"iteration": self._iteration, "decisions": self._decisions})
+            if self._exchange.trouble is not None:
+                return Decision(HOST_ONLY, f"the exchange folder: {self._exchange.trouble}"), times
+        return decision, times
+
+    def _judge(self, supply: ProngSupply) -> tuple[Decision | None, Times | None]:
+        near, known, remaining = supply.near, self._knowledge, supply.turns.remaining
+        beat = near.beat
+        if beat is not None and beat.state == "refused":
+            return Decision(HOST_ONLY, f"the near worker refuses: {beat.reason}"), None
+        if known.pace is None or known.near_seconds is None or near.lost is not None:
+            return None, None
+        times = known.pace.with_near(known.near_seconds, known.link_seconds)
+        capacity = beat.ahead_bytes // near.batch_bytes if beat is not None and near.batch_bytes else None
+        return self._strategy.decide(times, Outlook(remaining, near.published, capacity)), times
+
+    def _published(self, slot: int, stop: StopSign) -> Decision | None:
+        """Wait for what rank 0 has decided at this slot."""
+        deadline = time.monotonic() + PLAN_SECONDS
+        while time.monotonic() < deadline:
+            plan = self._exchange.read_plan(self.epoch) or {}
+            decisions = plan.get("decisions", {})
+            if plan.get("iteration") == self._iteration and str(slot) in decisions:
+                said = decisions[str(slot)]
+                return None if said["pattern"] is None else Decision(Pattern.from_json(said["pattern"]), said["off"])
+            if self._exchange.trouble is not None:
+                return Decision(HOST_ONLY, f"the exchange folder: {self._exchange.trouble}")
+            check(stop)
+            time.sleep(_POLL_SECONDS)
+        raise LoaderError(
+            f"rank {self._plan.rank} has waited {PLAN_SECONDS:.0f} s for rank 0's plan of epoch {self.epoch} in "
+            f"{self._exchange.path}: give all ranks the same exchange folder, or leave near out"
+        )
+
+    def _learn(self, supply: ProngSupply) -> None:
+        known, near = self._knowledge, supply.near
+        known.pace = supply.measure.pace() or known.pace
+        if near.beat is not None and near.beat.seconds_a_batch is not None:
+            known.near_seconds = near.beat.seconds_a_batch
+        reads = list(near.read_seconds)
+        if reads:
+            known.link_seconds = median(reads)

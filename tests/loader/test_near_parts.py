@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the loader's side of two prongs that need no near worker: measures, records, and what is left."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from tests.loader.datasets import COUNT, assert_equal
+from tests.loader.nearby import OPTIONS, plain_batches
+
+from headrace import open as open_dataset
+from headrace.errors import LoaderError
+from headrace.loader import Loader, _prongs_measure
+from headrace.loader._order import EpochBatches, EpochPlan, Order
+from headrace.loader._prongs_arrays import flat, stacked
+from headrace.loader._prongs_maker import BatchMaker
+from headrace.loader._prongs_measure import Measure
+from headrace.loader._prongs_pixels import bound_seconds
+from headrace.loader._prongs_record import Record, recorded_pattern, runs
+from headrace.loader._state import InvalidState, LoaderState
+from headrace.loader._stats import Meters
+from headrace.prongs import BatchName, Pattern
+from headrace.transforms import Recipe
+
+STATE = LoaderState(epoch=3, samples=0, seed=7, shuffle=True, length=1000, selection=None, fingerprint="01" * 16)
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(_prongs_measure.time, "perf_counter", lambda: self.now)
+
+
+def measured(clock, batches, *, host, step, busy, pause_at=None):
+    """A trainer of `step` seconds and a host of `host`, which is waited for where it is slower."""
+    meters, engine = Meters(), {"read_seconds": 0.0, "decode_seconds": 0.0, "transform_seconds": 0.0}
+    measure = Measure(meters, lambda: engine, threads=2)
+    for number in range(batches):
+        meters.steps.append(step)
+        waited = max(0.0, host - step)
+        clock.now += step + waited + (50.0 if number == pause_at else 0.0)
+        measure.count(near=False, waited=waited)
+        engine["decode_seconds"] += busy * 2
+    return measure.pace()
+
+
+def test_a_host_that_is_waited_for_sets_its_own_pace(monkeypatch):
+    pace = measured(Clock(monkeypatch), 20, host=0.4, step=0.1, busy=0.3)
+
+    assert pace.host == pytest.approx(0.4)
+    assert pace.step == pytest.approx(0.1)
+
+
+def test_a_host_that_is_not_waited_for_is_known_by_its_work(monkeypatch):
+    pace = measured(Clock(monkeypatch), 400, host=0.1, step=0.4, busy=0.1)
+
+    assert pace.host == pytest.approx(0.1, rel=0.01)
+    assert pace.step == pytest.approx(0.4)
+
+
+def test_a_pause_of_the_machine_is_nobodys_pace(monkeypatch):
+    pace = measured(Clock(monkeypatch), 20, host=0.4, step=0.1, busy=0.3, pause_at=7)
+
+    assert pace.host == pytest.approx(0.4)
+
+
+def test_nothing_is_known_at_first():
+    assert Measure(Meters(), dict, threads=1).pace() is None
+
+
+def test_the_bound():
+    """Twice what a batch takes, within half a second and half a minute."""
+    assert [bound_seconds(seconds) for seconds in (None, 0.01, 2.0, 100.0)] == [0.5, 0.5, 4.0, 30.0]
+
+
+@given(some.lists(some.booleans()), some.lists(some.booleans()))
+def test_orders_are_written_as_lengths(first, then):
+    """What two halves of a run have recorded is what one run would have."""
+
+    def expanded(lengths):
+        return [bool(at % 2) for at, length in enumerate(lengths) for _ in range(length)]
+
+    assert expanded(runs(bytearray(first))) == first
+    plan = EpochPlan(1000, batch_size=2)
+    begun = Record(STATE, plan, "wrr", keeps_order=True).after(len(first), bytearray(first))
+    resumed = Record(begun, plan, "wrr", keeps_order=True).after(len(then), bytearray(then))
+    assert expanded(resumed.prongs["order"]) == first + then
+
+
+def test_a_state_tells_how_the_pattern_goes_on():
+    plan = EpochPlan(1000, batch_size=10)
+    record = Record(STATE, plan, "paced", keeps_order=False)
+    record.pattern = Pattern(2, 1, 3)
+    taken = bytearray(record.pattern.is_near(slot) for slot in range(20))
+    state = LoaderState.from_json(json.loads(json.dumps(record.after(20, taken).to_json())))
+
+    assert (state.samples, state.tail) == (140, 60)
+    assert (plan.start, state.stop) == (0, 940)
+    assert recorded_pattern(state, "paced", 10) == Pattern(2, 1, 3).after(20)
+    assert recorded_pattern(state, "paced", 20) is None
+    assert recorded_pattern(state, "mte", 10) is None
+    broken = LoaderState.from_json({**state.to_json(), "prongs": {**state.prongs, "pattern": {"skip": -1}}})
+    with pytest.raises(InvalidState, match="pattern of the prongs is damaged"):
+        recorded_pattern(broken, "paced", 10)
+    with pytest.raises(InvalidState, match="1001 samples of an epoch of 1000"):
+        LoaderState.from_json({**state.to_json(), "tail": 861})
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("start", "stop"), [(0, 100), (13, 61), (96, 100), (40, 40)])
+def test_a_stretch_of_an_epoch(drop_last, start, stop):
+    """Batches from the head and from the tail of a stretch are the same; what lies outside of it does not come."""
+    positions = []
+    for rank in range(3):
+        plan = EpochPlan(
+            100, batch_size=4, rank=rank, world_size=3, drop_last=drop_last, start=start, stop=stop
+        )  # fmt: skip
+        order = Order(100, seed=1, shuffle=True)
+        ascending, descending = EpochBatches(order, plan, 2), EpochBatches(order, plan, 2, descending=True)
+        assert len(plan) == 100 // 12 + (not drop_last)
+        for number in reversed(range(plan.remaining)):
+            np.testing.assert_array_equal(descending.batch(number)[0], ascending.batch(number)[0])
+            found, repeat = plan.batch(number)
+            positions += found[~repeat].tolist() if repeat is not None else found.tolist()
+    whole = (stop - start) // 12 * 12 if drop_last else stop - start
+    assert sorted(positions) == list(range(start, start + whole))
+    with pytest.raises(ValueError, match="a stop at sample 101"):
+        EpochPlan(100, batch_size=4, stop=101)
+
+
+def test_batches_by_their_names(core_path):
+    """Who has the recipe makes the loader's pixels of any batch, of any rank."""
+    options = {**OPTIONS, "rank": 1, "world_size": 2}
+    with Loader(core_path, **options) as loader:
+        recipe = Recipe.from_json(loader.recipe)
+    plain = plain_batches(core_path, 2, **options)
+    maker = BatchMaker(open_dataset(core_path), recipe, threads=1)
+    assert maker.remaining(epoch=2, rank=1, start=0, stop=COUNT) == len(plain)
+    for number in (9, 0, 4):
+        making = maker.begin(BatchName(2, 1, 0, COUNT, number))
+        while not making.wait(1.0):
+            pass
+        arrays = making.take()
+        assert_equal(arrays["image"], plain[number]["image"])
+        assert stacked(arrays, ("image", "mask"), arrays["_rows"]) is not None
+        assert stacked(arrays, ("image", "mask"), arrays["_rows"] + 1) is None
+    maker.close()
+    other = Recipe.from_json({**recipe.to_json(), "fingerprint": "ab" * 16})
+    with pytest.raises(LoaderError, match="give the near worker the dataset that the loader has"):
+        BatchMaker(open_dataset(core_path), other)
+
+
+def test_arrays_by_their_names():
+    rows, image = np.array([4, 2]), np.zeros((2, 3))
+    ragged = [np.zeros(3), np.ones(4)]
+    arrays = flat({"image": image, "mask": ragged}, rows)
+
+    assert list(arrays) == ["_rows", "image", "mask.0", "mask.1"]
+    assert_equal(stacked(arrays, ("image", "mask"), rows), [image, ragged])
+    for missing in ("_rows", "image", "mask.1"):
+        assert (
+            stacked({name: array for name, array in arrays.items() if name != missing}, ("image", "mask"), rows) is None
+        )
+    assert stacked({**arrays, "image": image[:1]}, ("image", "mask"), rows) is None

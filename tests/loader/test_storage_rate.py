@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emulated storage: no faster than its rate, and never in the way of an end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.loader.datasets import COUNT, assert_equal, copied, labels
+
+import headrace
+
+
+def _loader(path: Path, **options: Any) -> headrace.Loader:
+    return headrace.Loader(path, **{"batch_size": 8, "output": "numpy", "num_workers": 2, **options})
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_reads_are_no_faster_than_the_rate(path: Path, isolate: bool) -> None:
+    rate = 400_000
+    with _loader(path, storage_rate=rate, isolate=isolate) as loader:
+        begun = time.perf_counter()
+        assert len(labels(loader)) == 5
+        seconds = time.perf_counter() - begun
+        n_bytes = loader.stats()["bytes_read"]
+    assert n_bytes > rate / 4
+    assert n_bytes <= rate * (seconds + 0.02), "a burst is 10 ms and what a sleep is not worth"
+
+
+def test_the_rate_changes_nothing_but_time(path: Path) -> None:
+    with _loader(path) as plain, _loader(path, storage_rate=2_000_000, num_workers=1) as slow:
+        for first, second in zip(plain, slow, strict=True):
+            assert_equal(copied(first), copied(second))
+        read = plain.stats()["bytes_read"], slow.stats()["bytes_read"]
+    assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_loader_that_waits_for_storage_can_be_closed(path: Path, isolate: bool) -> None:
+    loader = _loader(path, storage_rate=1, isolate=isolate)
+    batches = iter(loader)
+    loader._parts.workshop.source.submit(loader.dataset.gather.rows([0]), 0)
+    loader.close()
+    del batches
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_the_rate_can_be_lifted_while_all_wait_for_it(path: Path, isolate: bool) -> None:
+    with _loader(path, storage_rate=1, isolate=isolate) as loader:
+        batches = iter(loader)
+        loader._set_storage_rate(None)
+        assert sum(len(batch["label"]) for batch in batches) == COUNT
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, float("nan"), float("inf")])
+def test_a_rate_is_positive(path: Path, rate: float) -> None:
+    with pytest.raises(ValueError, match="bytes a second"):
+        _loader(path, storage_rate=rate)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_every_format_is_accounted_for(path: Path, isolate: bool) -> None:
+    with _loader(path, fields=["image", "label"], isolate=isolate) as loader:
+        list(loader)
+        list(loader)
+        stats = loader.stats()
+        formats = stats["formats"]
+    assert formats.keys() == {"hri:fast", "hri:dense", "raw", "png", "webp"}
+    assert {name: figures["images"] for name, figures in formats.items()} == {
+        name: 2 * count for name, count in headrace.open(path).formats["image"].items()
+    }
+    for figures in formats.values():
+        assert figures["bytes_read"] > 0
+        assert figures["cpu_seconds"] > 0
+        assert figures["read_seconds"] > 0
+    for name in ("images", "bytes_read", "cpu_seconds"):
+        assert sum(figures[name] for figures in formats.values()) == pytest.approx(stats[name])
+    assert stats["wall_seconds"] >= stats["wait_seconds"] > 0
+
+
+def test_figures_outlive_the_threads(path: Path) -> None:
+    loader = _loader(path)
+    list(loader)
+    before = loader.stats()
+    loader.close()
+    after = loader.stats()
+    for name in ("formats", "images", "bytes_read", "cpu_seconds", "wall_seconds"):
+        assert after[name] == before[name]
