@@ -41,6 +41,7 @@ CODES: dict[str, tuple[list[int], list[int], int]] = {
     "double": ([1, 1], [0, 2], 2),
     "tail": ([0, 1, 1], [0, 1, 3], 2),
 }
+VERSION_BYTE = 0x81  # version 1; bit 7 makes the parity even
 NUMBERS_OF_CODE = {"zero": 0, "raw": 0, "pairs": 32, "plain": 64, "half": 64, "double": 64, "tail": 64}
 PAIR_BITS = 4  # a pair reads at most so many extra bits
 ESCAPE = 12  # with n = 16, numbers from here on are escapes
@@ -151,8 +152,8 @@ def read_header(data: bytes) -> Header:
     magic, version, flags, depth, channels, width, height, log2_width, reserved, metadata_bytes, ranks_bytes = fixed
     check(magic == b"\x89HRI", f"the magic is {magic!r}: not an .hri file")
     check(version.bit_count() % 2 == 0, f"the version byte {version:#x} has odd parity")
-    if version != 0:
-        raise UnsupportedImage(f"version {version & 127}; this decoder knows version 0")
+    if version != VERSION_BYTE:
+        raise UnsupportedImage(f"version {version & 127}; this decoder knows version 1")
     check(flags < 4, f"flags are {flags:#x}")
     check(depth in (8, 16), f"depth is {depth}")
     check(depth == 16 or flags & 2 == 0, "signed samples of 8 bits")

@@ -69,7 +69,7 @@ class Fields:
     mode: str = "dense"
     signed: bool = False
     log2_tile_width: int = 8
-    version: int = 0
+    version: int = decoder.VERSION_BYTE
     flags: int = 0  # further bits
     magic: bytes = b"\x89HRI"
     reserved: bytes = bytes(3)

@@ -61,7 +61,7 @@ inline void seal(std::vector<std::uint8_t>& file, bool repair) {
   if (!index) return;
   if (repair) {
     store_le32(&file[0], 0x49524889u);
-    file[4] = kVersion;
+    file[4] = kVersionByte;
     repair_last_length(file, *index);
   }
   std::uint64_t offset = index->body;

@@ -151,7 +151,7 @@ Status encode_checked(const Pixels& px, Mode mode, Bytes metadata, unsigned thre
                                   'H',
                                   'R',
                                   'I',
-                                  kVersion,
+                                  kVersionByte,
                                   static_cast<std::uint8_t>((mode == Mode::dense ? 1 : 0) | (px.is_signed ? 2 : 0)),
                                   static_cast<std::uint8_t>(px.depth),
                                   static_cast<std::uint8_t>(px.channels),

@@ -54,8 +54,8 @@ def fixed_header() -> Iterator[Case]:
     yield Case("magic", small(replace(SMALL, magic=b"\x89HRJ")), "another magic", "magic")
     damaged = small(replace(SMALL, version=1))
     yield Case("version-parity", damaged, "version byte with an odd number of one bits", "odd parity")
-    other = small(replace(SMALL, version=0x81))
-    yield Case("version-1", other, "a version that is not known", "version 1", "UnsupportedImage")
+    other = small(replace(SMALL, version=0))
+    yield Case("version-0", other, "the draft before version 1", "version 0", "UnsupportedImage")
     other = small(replace(SMALL, version=0x7F | 0x80))
     yield Case("version-127", other, "a version that is not known", "version 127", "UnsupportedImage")
     for bit in range(2, 8):
@@ -83,7 +83,8 @@ def lengths() -> Iterator[Case]:
     for size in (4, 23, 24, 35, len(data) - 1):
         yield Case(f"truncated-{size}", data[:size], "the file is cut short", "")
     yield Case("trailing-byte", data + b"\0", "a byte after the last tile", "add up")
-    huge = struct.pack("<4sBBBBHHB3sII", b"\x89HRI", 0, 1, 16, 64, 65535, 65535, 5, bytes(3), 0, 0).ljust(100, b"\0")
+    claim = writer.Fields(width=65535, height=65535, channels=64, depth=16, log2_tile_width=5)
+    huge = claim.pack(metadata_bytes=0, ranks_bytes=0).ljust(100, b"\0")
     yield Case("huge-claim", huge, "100 bytes that claim 65535 x 65535 pixels", "shorter than its header")
     for name, offset in (("metadata", 16), ("ranks", 20)):
         for claim in (1, len(data), 0xFFFFFFFF):

@@ -57,7 +57,7 @@ def invalid_vectors() -> tuple[dict[str, bytes], dict[str, dict[str, Any]]]:
 
 
 def main() -> None:
-    manifest: dict[str, Any] = {"format_version": 0, "seed": SEED}
+    manifest: dict[str, Any] = {"format_version": 1, "seed": SEED}
     for folder, (files, entries) in (("valid", valid_vectors()), ("invalid", invalid_vectors())):
         manifest[folder] = entries
         (HERE / folder).mkdir(exist_ok=True)

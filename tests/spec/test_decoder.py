@@ -12,7 +12,7 @@ import pytest
 
 def assemble(width, height, tile, *, channels=1, depth=8, flags=0, ranks=b""):
     """A file of one tile, spelled out."""
-    fixed = b"\x89HRI" + bytes([0, flags, depth, channels]) + struct.pack("<HH", width, height)
+    fixed = b"\x89HRI" + bytes([0x81, flags, depth, channels]) + struct.pack("<HH", width, height)
     head = fixed + bytes([5, 0, 0, 0]) + struct.pack("<II", 0, len(ranks)) + ranks
     head += struct.pack("<II", len(tile), decoder.crc32c(tile))
     return head + struct.pack("<I", decoder.crc32c(head)) + tile

@@ -14,7 +14,8 @@ using Bytes = std::span<const std::uint8_t>;
 
 enum class Mode : std::uint8_t { fast = 0, dense = 1 };
 
-inline constexpr std::uint32_t kVersion = 0;
+// Version 1, with bit 7 set so that the number of one bits is even: no single flipped bit passes for another version.
+inline constexpr std::uint8_t kVersionByte = 0x81;
 inline constexpr std::uint32_t kTileHeight = 32;
 inline constexpr std::uint32_t kMinTileWidthLog2 = 5;
 inline constexpr std::uint32_t kMaxTileWidthLog2 = 8;
