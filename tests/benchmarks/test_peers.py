@@ -52,9 +52,10 @@ def test_cpu_time_is_that_of_the_start_the_end_and_of_processes_that_run_or_have
         ended = context.Process(target=burn, args=(0.2,))
         ended.start()
         ended.join()
-        running = context.Process(target=lambda: (burn(0.2), time.sleep(60)))
+        burnt = context.Event()
+        running = context.Process(target=lambda: (burn(0.2), burnt.set(), time.sleep(60)))
         running.start()
-        time.sleep(0.4)
+        assert burnt.wait(60)
         for _ in range(job.epochs):
             yield batches(1)
         running.kill()

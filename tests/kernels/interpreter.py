@@ -55,6 +55,11 @@ class Ranges:
         self.checked = 0
         self.cut = 0  # bytes of each tile that are forbidden, for tests of the check itself
 
+    def forget(self) -> None:
+        """Allow nothing any more."""
+        self.readable.clear()
+        self.writable.clear()
+
     def allow(self, tensor: Any, *, write: bool = False) -> None:
         """Allow the memory of a contiguous tensor."""
         begin = tensor.data_ptr()

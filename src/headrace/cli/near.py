@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -152,16 +153,22 @@ def _serve(
     except (HeadraceError, OSError, ValueError) as error:
         typer.echo(f"failed {error}", err=True)
         return _batch.FAILED
-    _end_on_signals(worker)
-    worker.run(once=once, show=_shown(exchange))
+    with _ending_on_signals(worker):
+        worker.run(once=once, show=_shown(exchange))
     if sys.stderr.isatty():
         typer.echo(err=True)
     return 0
 
 
-def _end_on_signals(worker: NearWorker) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: worker.stop())
+@contextlib.contextmanager
+def _ending_on_signals(worker: NearWorker) -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.signal(number, lambda *_: worker.stop()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _shown(exchange: Path) -> Callable[[NearWorker], None]:
