@@ -7,6 +7,7 @@ namespace nb = nanobind;
 namespace headrace::bindings {
 
 void register_codec(nb::module_& module);
+void register_kernels(nb::module_& module);
 void register_loading(nb::module_& module);
 void register_targets(nb::module_& module);
 void register_transform(nb::module_& module);
@@ -19,4 +20,5 @@ NB_MODULE(_core, module) {
   headrace::bindings::register_targets(module);
   headrace::bindings::register_transform(module);
   headrace::bindings::register_loading(module);
+  headrace::bindings::register_kernels(module);
 }

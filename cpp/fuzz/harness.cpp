@@ -9,15 +9,18 @@
 //
 // Promises checked: no undefined behaviour, nothing read or written beyond a buffer, every target gives the same status
 // and the same pixels, a region is the crop of the whole, and encoding loses nothing and gives the same bytes on every
-// target.
+// target. What is laid out for a device lies within its payload, whatever the table of tiles says.
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "canvas.h"
+#include "device/fetch.h"
+#include "device/tiles.h"
 #include "headrace/codec.h"
 #include "headrace/targets.h"
 #include "picture.h"
@@ -86,6 +89,37 @@ Decoded decode_region(Bytes file, const ImageHeader& header, Region region, cons
         decode(file, header, region, decoded.canvas.origin(), decoded.canvas.row_stride(), drive.threads).code;
   }
   return decoded;
+}
+
+// Lay a region out for a device. `sound`: every tile of the file decodes. `lie` goes to some place of the table.
+void check_device(Bytes file, const Drive& drive, bool sound, std::int64_t lie) {
+  device::Wanted wanted;
+  const std::int64_t asked[] = {drive.top, drive.left, drive.height, drive.width};
+  Status opened = device::open_region(file, file.size(), asked, kMaxOutputBytes, wanted);
+  if (opened.code == Code::bad_argument) {  // not within the image
+    const Region region = drive.region(wanted.header);
+    const std::int64_t inside[] = {region.top, region.left, region.height, region.width};
+    opened = device::open_region(file, file.size(), inside, kMaxOutputBytes, wanted);
+  }
+  if (!opened) return require(!sound || opened.code == Code::too_large, "a sound file has a sound head", "any");
+  std::vector<std::int64_t> cells(device::kTileRows * wanted.tiles());
+  const device::Table table{cells.data(), wanted.tiles()};
+  std::int64_t payload_bytes = 0;
+  device::list_tiles(wanted, 0, table, 0, payload_bytes);
+  std::vector<std::int32_t> ranks, own, chains;
+  std::int64_t column[device::kImageRows];
+  device::list_image(wanted, 0, {column, 1}, ranks);
+  require(ranks.size() == wanted.header.rank_count, "all ranks are listed", "any");
+  std::vector<std::uint8_t> payload(static_cast<std::size_t>(payload_bytes));
+  device::Stored image{file, file.size()};
+  const device::Fetched fetched = device::fetch_tiles({&image, 1}, table, payload, drive.threads);
+  require(fetched.status || (!sound && fetched.status.code == Code::corrupt), "tiles are fetched, or corrupt", "any");
+  device::lay_out_scratch(table);
+  for (std::uint8_t kind = 2; kind <= 4; ++kind) device::list_chains(table, kind, own, chains);
+  cells[(drive.top + drive.width) % cells.size()] = lie;
+  const Code code = device::fetch_tiles({&image, 1}, table, payload, drive.threads).status.code;
+  require(code == Code::ok || code == Code::corrupt || code == Code::bad_argument, "a table that lies is refused",
+          "any");
 }
 
 // Decode the whole and a region on every target. Returns the whole if the file is sound.
@@ -172,7 +206,9 @@ void run(Bytes input) {
   if (drive.repair != 0) seal(bytes, drive.repair != 1);
   const Heap file{Bytes(bytes)};
   check_sum(file.bytes(), bytes.empty() ? 0 : drive.top % bytes.size());
-  check_decode(file.bytes(), drive);
+  const bool sound = check_decode(file.bytes(), drive).has_value();
+  constexpr std::int64_t kLies[] = {0, 1, -1, 1 << 16, INT64_MAX, INT64_MIN};
+  check_device(file.bytes(), drive, sound, kLies[drive.left % std::size(kLies)]);
 }
 
 }  // namespace

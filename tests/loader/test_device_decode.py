@@ -16,10 +16,9 @@ from tests.kernels import devices, interpreter  # noqa: E402 - needs PyTorch
 from tests.loader.datasets import write  # noqa: E402
 
 import headrace  # noqa: E402
-from headrace import kernels  # noqa: E402
 from headrace.kernels import _backend  # noqa: E402
+from headrace.loader import _device_choice  # noqa: E402
 from headrace.loader._device_choice import device_formats  # noqa: E402
-from headrace.loader._device_plan import needed_range  # noqa: E402
 from headrace.records import Boxes  # noqa: E402
 from headrace.storage import Pace  # noqa: E402
 from headrace.transforms import (  # noqa: E402
@@ -280,10 +279,30 @@ def test_auto_is_the_cpu_where_there_is_no_accelerator(mixed):
         ({"fields": ["label"]}, "cpu"),
     ],
 )
-def test_auto_is_the_device_where_it_can_do_all(mixed, options, place):
+def test_auto_is_the_device_where_it_can_do_all(mixed, options, place, monkeypatch):
     """Nothing is started before the first batch, so the loader can be made where there is no device."""
+    monkeypatch.setattr(_device_choice, "_LEAST_BYTES", 1)  # the images are small
     loader = headrace.Loader(mixed, device="cuda", **options)
     assert loader.decode_place == place
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize(
+    ("side", "transform", "place"),
+    [
+        (200, [], "device"),
+        (100, [], "cpu"),
+        (200, [RandomCrop(180)], "device"),
+        (200, [RandomCrop(60)], "cpu"),
+        (200, [Resize(30)], "device"),
+    ],
+)
+def test_auto_is_the_cpu_where_little_is_decoded(tmp_path, side, transform, place):
+    """What counts is what has to be decoded, not what comes out of it."""
+    with headrace.Writer(tmp_path / "some.hr", fields={"image": "image"}, workers=1) as writer:
+        for _ in range(3):
+            writer.write({"image": np.zeros((side, side, 3), np.uint8)})
+    assert headrace.Loader(tmp_path / "some.hr", device="cuda", transform=transform).decode_place == place
 
 
 def test_a_dataset_without_hri_is_decoded_by_the_cpu(tmp_path):
@@ -329,18 +348,6 @@ def test_storage_can_be_slowed_down(mixed, monkeypatch):
         figures = loader.stats()["formats"]
     assert {rate for rate, _ in waited} == {1e9}
     assert sum(n for _, n in waited) == sum(figures[form]["bytes_read"] for form in ("hri:fast", "hri:dense"))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_what_a_resize_needs_is_what_the_kernel_looks_at(seed):
-    rng = np.random.default_rng(seed)
-    for _ in range(200):
-        size, resized = (int(side) for side in rng.integers(1, 400, 2))
-        begin = int(rng.integers(resized))
-        extent = int(rng.integers(1, resized - begin + 1))
-        job = kernels.Resize((size, size), (resized, resized), (begin, begin), (extent, extent))
-        top, _, height, _ = job.needed_region()
-        assert needed_range(size, resized, begin, extent) == (top, top + height)
 
 
 def test_a_plan_says_what_the_device_decodes():

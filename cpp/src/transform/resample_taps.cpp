@@ -186,6 +186,26 @@ void make_taps(const ResizedAxis& axis, bool even_first, Taps* taps, float* weig
   fill_any<Plain>(axis, even_first, taps, weights);
 }
 
+void make_triangle_taps(const ResizedAxis& axis, std::int32_t origin, const TriangleTaps& taps) noexcept {
+  const Placing placing(axis);
+  for (std::uint32_t i = 0; i < axis.count; ++i) {
+    const std::uint32_t begin = placing.begin(axis.begin + i), count = placing.end(axis.begin + i) - begin;
+    const double position = placing.position(static_cast<std::int32_t>(begin), placing.center(axis.begin + i));
+    double sum = 0;
+    for (std::uint32_t k = 0; k < count; ++k) sum += Triangle::weight(position + k * placing.narrowing);
+    taps.first[i] = static_cast<std::int32_t>(begin) - origin;
+    taps.count[i] = static_cast<std::int32_t>(count);
+    taps.position[i] = static_cast<float>(position);
+    taps.step[i] = static_cast<float>(placing.narrowing);
+    taps.unit[i] = static_cast<float>(1 / sum);
+  }
+}
+
+Range triangle_range(const ResizedAxis& axis) noexcept {
+  const Placing placing(axis);
+  return {placing.begin(axis.begin), placing.end(axis.begin + axis.count - 1)};
+}
+
 void make_nearest(const ResizedAxis& axis, std::uint32_t* sources) noexcept {
   std::uint32_t origin = 0;
   each_nearest(axis, [&](std::uint32_t x, std::uint32_t source) {

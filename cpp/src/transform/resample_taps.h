@@ -39,6 +39,21 @@ inline std::uint32_t weight_stride(const ResizedAxis& axis) noexcept { return (m
 void make_taps(const ResizedAxis& axis, bool even_first, Taps* taps, std::int16_t* weights) noexcept;
 void make_taps(const ResizedAxis& axis, bool even_first, Taps* taps, float* weights) noexcept;
 
+// The taps of each wanted sample for those who work the weights out themselves, as a device does: that of tap k is
+// unit * max(0, 1 - |position + k * step|). Bilinear with antialias, also where the axis keeps its size. Samples are
+// counted from `origin`.
+struct TriangleTaps {
+  std::int32_t* first;
+  std::int32_t* count;
+  float* position;
+  float* step;
+  float* unit;
+};
+void make_triangle_taps(const ResizedAxis& axis, std::int32_t origin, const TriangleTaps& taps) noexcept;
+
+// The samples that these taps look at; no fewer than needed_range().
+Range triangle_range(const ResizedAxis& axis) noexcept;
+
 // The one sample that each wanted sample is a copy of, counted from needed_range().begin.
 void make_nearest(const ResizedAxis& axis, std::uint32_t* sources) noexcept;
 

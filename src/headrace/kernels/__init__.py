@@ -13,6 +13,7 @@ if find_spec("torch") is None:
 
 from headrace.kernels._backend import Backend, has_triton
 from headrace.kernels._decode import PreparedBatch, decode_batch, decode_prepared, prepare_batch
+from headrace.kernels._describe import TileSource
 from headrace.kernels._resize import resize_batch
 from headrace.kernels._status import check_status, failures
 from headrace.kernels.resize._jobs import Resize
@@ -21,6 +22,7 @@ __all__ = [
     "Backend",
     "PreparedBatch",
     "Resize",
+    "TileSource",
     "check_status",
     "decode_batch",
     "decode_prepared",

@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """A batch on its way to a device: all that kernels read, laid out in one buffer, so that one copy brings it there.
 
-    +--------+--------+-------+---------+--------------------------+---------+
-    | tiles  | images | ranks | factors | lists of tiles, of chains| payload |
-    +--------+--------+-------+---------+--------------------------+---------+
+    +---------+--------+--------+-------+---------+--------------------------+
+    | payload | tiles  | images | ranks | factors | lists of tiles, of chains|
+    +---------+--------+--------+-------+---------+--------------------------+
 
-A *chain* is a plane of a tile, which a wave decodes. Each kind of tile that has waves has a list of its tiles and one
-of its chains. Scratch is laid out here too: all sizes follow from the headers, so the device has to be asked nothing.
+The payload comes first: what the lists hold, and how long they are, shows only when the tiles are there. A *chain* is a
+plane of a tile, which a wave decodes. Each kind of tile that has waves has a list of its tiles and one of its chains.
+Scratch is laid out here too: all sizes follow from headers and kinds, so the device has to be asked nothing.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from headrace.kernels._describe import Description, copy_tiles
-from headrace.kernels._fields import ALIGNMENT, LANES, MAX_CHANNELS, SKEW, Image, Kind, Tile
+from headrace import _core
+from headrace.kernels._describe import Description, TileSource
+from headrace.kernels._fields import ALIGNMENT, MAX_CHANNELS, Image, Kind, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,72 +120,52 @@ class DeviceBatch:
     buffer: torch.Tensor
 
 
-def lay_out_scratch(tiles: npt.NDArray[np.int64]) -> Scratch:
-    """Give each tile its places in the scratch; fills the table's columns."""
-    kind, channels, height, width = (tiles[row] for row in (Tile.KIND, Tile.CHANNELS, Tile.HEIGHT, Tile.WIDTH))
-    zero = np.zeros_like(kind)
-    skew = np.select([kind == each for each in WAVE_KINDS], [SKEW[each] for each in WAVE_KINDS], 0)
-    planes = np.select([kind == Kind.PALETTE, kind >= Kind.PACKED], [zero + 1, channels], 0)
-    values = planes * LANES * (width + skew * (LANES - 1))
-    groups = channels * -(-height // GROUP) * -(-width // GROUP)
-    blocks = channels * -(-height // BLOCK) * -(-width // BLOCK)
-    coded_words = CODED_TILE_WORDS + CODED_PLANE_WORDS * channels + CODED_BLOCK_WORDS * blocks
-    entries = np.select([kind == Kind.PACKED, kind == Kind.CODED], [groups, coded_words], 0)
-    numbers = np.select([kind == Kind.PACKED, kind == Kind.CODED], [groups, blocks * (1 + BLOCK_SAMPLES)], 0)
-    totals = []
-    for row, sizes in ((Tile.VALUES, values), (Tile.ENTRIES, entries), (Tile.NUMBERS, numbers)):
-        ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
-        tiles[row, 1:] = ends[:-1]
-        totals.append(int(ends[-1]) if len(ends) else 0)
-    return Scratch(*totals)
-
-
 def stage(
-    datas: Sequence[Any],
+    source: TileSource,
     description: Description,
     factors: npt.NDArray[np.float32],
     *,
     buffer: torch.Tensor | None = None,
     pin: bool = False,
 ) -> StagedBatch:
-    """Check the tiles' sums and lay the batch out in `buffer`, or a new one if that is none or too small."""
+    """Fetch the tiles and lay the batch out in `buffer`, or a new one if that is none or too small."""
     tiles = description.tiles
-    scratch = lay_out_scratch(tiles)
     arrays: dict[str, npt.NDArray[Any]] = {
         "tiles": tiles,
         "images": description.images,
         "ranks": description.ranks,
         "factors": factors,
     }
-    for kind in WAVE_KINDS:
-        own = np.flatnonzero(tiles[Tile.KIND] == kind).astype(np.int32)
+    parts = {"payload": Part(0, (description.payload_bytes,), np.dtype(np.uint8))}
+    most = description.payload_bytes + sum(each.nbytes for each in arrays.values()) + _most_list_bytes(tiles)
+    most += ALIGNMENT * (1 + len(arrays) + 2 * len(WAVE_KINDS))
+    if buffer is None or buffer.numel() < most:
+        buffer = torch.empty(most, dtype=torch.uint8, pin_memory=pin)
+    source.fetch(tiles, parts["payload"].of_host(buffer))
+    sizes, lists = _core.lay_out_scratch(tiles)
+    for kind, (own, chains) in zip(WAVE_KINDS, lists, strict=True):
         if len(own):
-            planes = np.ones_like(own) if kind == Kind.PALETTE else tiles[Tile.CHANNELS, own].astype(np.int32)
-            first = np.cumsum(planes) - planes
-            chains = np.repeat(own, planes), np.arange(planes.sum(), dtype=np.int32) - np.repeat(first, planes)
-            arrays[f"{kind.name.lower()}_tiles"] = own
-            arrays[f"{kind.name.lower()}_chains"] = np.stack(chains).astype(np.int32)
-    parts: dict[str, Part] = {}
-    end = 0
+            arrays |= {f"{kind.name.lower()}_tiles": own, f"{kind.name.lower()}_chains": chains}
+    end = parts["payload"].end
     for name, array in arrays.items():
         parts[name] = Part(-(-end // ALIGNMENT) * ALIGNMENT, array.shape, array.dtype)
         end = parts[name].end
-    parts["payload"] = Part(-(-end // ALIGNMENT) * ALIGNMENT, (description.payload_bytes,), np.dtype(np.uint8))
-    end = parts["payload"].end
-    if buffer is None or buffer.numel() < end:
-        buffer = torch.empty(end, dtype=torch.uint8, pin_memory=pin)
-    for name, array in arrays.items():
         parts[name].of_host(buffer)[...] = array
-    copy_tiles(datas, tiles, parts["payload"].of_host(buffer))
     return StagedBatch(
         buffer=buffer[:end],
         parts=parts,
-        scratch=scratch,
+        scratch=Scratch(*sizes),
         n_images=description.images.shape[1],
         wide=bool((tiles[Tile.BITS] == 16).any()),
         max_width=int(tiles[Tile.WIDTH].max(initial=1)),
         max_channels=int(tiles[Tile.CHANNELS].max(initial=1)),
     )
+
+
+def _most_list_bytes(tiles: npt.NDArray[np.int64]) -> int:
+    """How long the lists of tiles and of chains are if every tile has a wave for each channel."""
+    planes = int(tiles[Tile.CHANNELS].sum())
+    return 4 * (int(tiles.shape[1]) + 2 * planes)
 
 
 def place(
@@ -209,6 +192,11 @@ def place(
 
 def factors_of(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
     """Scale and shift of each channel for each kind of sample, as the CPU's transforms have them."""
+    return _factors(tuple(mean), tuple(std))
+
+
+@lru_cache(maxsize=64)  # batch after batch has the same
+def _factors(mean: tuple[float, ...], std: tuple[float, ...]) -> npt.NDArray[np.float32]:
     levels = np.array([255, 65535, 32768])[:, None]
     spread_mean, spread_std = (
         np.resize(np.asarray(values, np.float64), MAX_CHANNELS) if len(values) == 1 else _padded(values)
@@ -216,7 +204,9 @@ def factors_of(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.fl
     )
     scale = 1 / (levels * spread_std)
     shift = np.broadcast_to(-spread_mean / spread_std, scale.shape)
-    return np.stack([scale, shift]).astype(np.float32)
+    factors: npt.NDArray[np.float32] = np.stack([scale, shift]).astype(np.float32)
+    factors.flags.writeable = False
+    return factors
 
 
 def _padded(values: Sequence[float]) -> npt.NDArray[np.float64]:

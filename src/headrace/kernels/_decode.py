@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from headrace.errors import InvalidOutput
 from headrace.kernels._backend import Backend, choose, decode_with
 from headrace.kernels._batch import StagedBatch, factors_of, out_places, place, stage
-from headrace.kernels._describe import Region, describe
+from headrace.kernels._describe import Ints, Region, TileSource, describe, source_of
 from headrace.kernels._fields import LANES, TILE_WIDTH, Image
 from headrace.kernels._normalisation import STORED, normalisation, output_dtype
 from headrace.kernels._status import check_status
@@ -103,9 +104,9 @@ def decode_batch(
 
 
 def prepare_batch(
-    datas: Sequence[Any],
+    datas: Sequence[Any] | TileSource,
     *,
-    regions: Sequence[Region | None] | None = None,
+    regions: Sequence[Region | None] | Ints | None = None,
     dtype: torch.dtype | str | None = None,
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
@@ -119,12 +120,14 @@ def prepare_batch(
     """The host's part of `decode_batch`: check everything outside of tiles and lay the batch out for one copy.
 
     Args are those of `decode_batch`, and:
+        datas: May also be a source that fetches tiles from where they are stored, straight to where they are laid out.
         out: Only its shape, dtype and strides are looked at; give the same to `decode_prepared`.
         buffer: A uint8 tensor of the host to use if it is large enough, as one of a ring of pinned ones.
         pin: Whether a new buffer is pinned.
 
     """
-    description = describe(datas, regions, max_pixels)
+    source = source_of(datas)
+    description = describe(source, regions, max_pixels)
     images = description.images
     out_channels = _out_channels(color, images[Image.CHANNELS].tolist())
     channels = images[Image.CHANNELS] if out_channels == 0 else np.full_like(images[Image.CHANNELS], out_channels)
@@ -143,7 +146,7 @@ def prepare_batch(
         images[Image.OUT] = np.arange(n) * out.stride(0)
         images[Image.STRIDE_C], images[Image.STRIDE_Y], images[Image.STRIDE_X] = out.stride()[1:]
     factors = factors_of(*normalisation(mean, std, {shape[0] for shape in shapes}))
-    staged = stage(datas, description, factors, buffer=buffer, pin=pin)
+    staged = stage(source, description, factors, buffer=buffer, pin=pin)
     return PreparedBatch(staged, shapes, made, out_channels)
 
 
@@ -166,7 +169,7 @@ def decode_prepared(
 
     """
     implementation = choose(backend, buffer.device)
-    sizes = [int(np.prod(shape)) for shape in prepared.shapes]
+    sizes = [math.prod(shape) for shape in prepared.shapes]
     memory = torch.empty(sum(sizes), dtype=prepared.dtype, device=buffer.device) if out is None else out
     decode_with(implementation, place(prepared.staged, buffer, memory, status, prepared.out_channels))
     if out is not None:

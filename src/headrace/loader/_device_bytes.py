@@ -1,140 +1,248 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoded bytes of a batch: of each image its head and the tiles that a region touches, read by many threads."""
+"""The encoded bytes of a batch: of each image its head, then its tiles, straight to where the device copies them from.
+
+All of a batch is read by one call of the core, without the GIL. What follows a failure is done image by image, here:
+it is rare, and has to be told of in words.
+"""
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace import _core
 from headrace.codec import inspect
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
 from headrace.loader._device_figures import Figures
-from headrace.loader._device_plan import Region
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
-from headrace.records._schema import DTYPE_NAMES, FORMAT_NAMES
-from headrace.storage import Extent, Files, Pace, coalesce
+from headrace.records._schema import DTYPE_CODES, FORMAT_NAMES
+from headrace.storage import Files, Handle, Pace
+
+Ints = npt.NDArray[np.int64]
 
 # As the engine has it: files up to this size are read at once, of larger ones the head first.
 _WHOLE_FILE = 128 << 10
 _HEAD_GUESS = 16 << 10
-_FIXED = struct.Struct("<8xHHB3xII")  # width, height, log2 of the tile width, bytes of metadata and of ranks
+_LINE = 64  # heads begin on bounds of the cache's
+# Width, height, log2 of the tile width, bytes of metadata and of ranks (spec/image.md §2).
+_FIXED = np.dtype(
+    {
+        "names": ["width", "height", "log_width", "metadata", "ranks"],
+        "formats": ["<u2", "<u2", "u1", "<u4", "<u4"],
+        "offsets": [8, 10, 12, 16, 20],
+        "itemsize": 24,
+    }
+)
 _TILE_HEIGHT = 32
 
 
-_SHARES = 4  # of a batch, for each thread: so that none has much more to wait for than the others
+class Encoded(NamedTuple):
+    """An image whose head was read and is as the index claims. Its memory is used again for the next batch."""
 
-_Read: TypeAlias = tuple[npt.NDArray[np.uint8] | HeadraceError, dict[str, float]]
-
-
-class Wanted(NamedTuple):
-    """An image by its row of a batch's columns, and the regions of it that are wanted."""
-
-    columns: Mapping[str, npt.NDArray[Any]]
-    position: int
-    regions: tuple[Region, ...]
+    head: npt.NDArray[np.uint8]
+    size: int
+    file: Handle
+    path: str
+    offset: int
+    format: str
 
 
 class EncodedImages:
-    """Reads images of one dataset. Used by one thread, which has others read for it."""
+    """Reads images of one dataset. Used by one thread; the core takes others to help it."""
 
     def __init__(self, dataset: Dataset, threads: int, pace: Pace) -> None:
         self._paths = [str(dataset.path / shard_name(number)) for number in range(len(dataset.manifest.shards))]
-        self._sizes = [shard.n_bytes for shard in dataset.manifest.shards]
-        self._files, self._pace = Files(), pace
+        self._sizes = np.array([shard.n_bytes for shard in dataset.manifest.shards], np.int64)
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-read")
+        self._memory = np.empty(0, np.uint8)
+        self.files, self.pace = Files(), pace
 
-    def read(self, wanted: Sequence[Wanted], figures: Figures) -> list[npt.NDArray[np.uint8] | HeadraceError]:
-        """Give each image as if its whole file were there, or what is wrong with it.
+    def threads_for(self, count: int) -> int:
+        """How many threads are worth while for so many images."""
+        return max(1, min(self._threads, count // 4))
 
-        What no region needs is left as it was in memory that nobody wrote to, which costs nothing.
+    def read(self, columns: Mapping[str, npt.NDArray[Any]], figures: Figures) -> list[Encoded | HeadraceError]:
+        """Read the heads of images, given by their rows of the index, or tell what is wrong with them.
+
+        Small files are read as a whole. What was read before is written over.
         """
-        # A thread takes several: to hand one over costs as much as to read one from the page cache.
-        share = -(-len(wanted) // (_SHARES * self._threads)) or 1
-        shares = [wanted[at : at + share] for at in range(0, len(wanted), share)]
-        images = []
-        read = (one for part in self._pool.map(self._read_share, shares) for one in part)
-        for each, (image, amounts) in zip(wanted, read, strict=True):
-            images.append(image)
-            figures.add(FORMAT_NAMES[int(each.columns["format"][each.position])], **amounts)
-        return images
+        clock = Clock()
+        if len(columns["shard"]) == 0:
+            return []
+        shards, offsets, sizes = (columns[part].astype(np.int64) for part in ("shard", "offset", "length"))
+        failed = self._outside(shards, offsets, sizes)
+        handles = self._open(shards, failed)
+        paths = ["" if handle is None else self._paths[shard] for handle, shard in zip(handles, shards, strict=True)]
+        lengths = np.where(sizes <= _WHOLE_FILE, sizes, _HEAD_GUESS)
+        lengths[list(failed)] = 0
+        heads, others = self._heads(handles, paths, offsets, lengths, failed)
+        for at in np.flatnonzero(_claimed_head_bytes(heads) > lengths).tolist():
+            more = int(_claimed_head_bytes(heads[at : at + 1])[0])
+            if at not in failed and more <= sizes[at]:
+                lengths[at] += more
+                heads[at] = self._longer(paths[at], int(offsets[at]), more, at, failed)
+        claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
+        claims[:, 3] -= DTYPE_CODES["uint8"]  # as the core counts them
+        for at in _core.wrong_heads(heads, sizes, claims):
+            if at not in failed:
+                failed[at] = _why_wrong(heads[at], int(sizes[at]))
+        forms = [FORMAT_NAMES[code] for code in columns["format"].tolist()]
+        clock.stop(others)
+        figures.count(forms, "bytes_read", lengths.tolist())
+        figures.spread(forms, read_seconds=clock.seconds, cpu_seconds=clock.cpu_seconds)
+        figures.own_cpu_seconds += clock.own_cpu_seconds
+        parts = zip(heads, sizes.tolist(), handles, paths, offsets.tolist(), forms, strict=True)
+        return [
+            failed[at] if at in failed or handle is None else Encoded(head, size, handle, path, offset, form)
+            for at, (head, size, handle, path, offset, form) in enumerate(parts)
+        ]
 
-    def _read_share(self, wanted: Sequence[Wanted]) -> list[_Read]:
-        return [self._read(each) for each in wanted]
+    def _heads(
+        self,
+        handles: Sequence[Handle | None],
+        paths: Sequence[str],
+        offsets: Ints,
+        lengths: Ints,
+        failed: dict[int, HeadraceError],
+    ) -> tuple[list[npt.NDArray[np.uint8]], float]:
+        """The first bytes of images, and what CPU time of other threads they took."""
+        room = -(-lengths // _LINE) * _LINE
+        starts = np.cumsum(room) - room
+        if len(self._memory) < room.sum():
+            self._memory = np.empty(int(room.sum()), np.uint8)
+        numbers = np.array([-1 if handle is None else handle.number for handle in handles], np.int64)
+        threads = self.threads_for(len(handles))
+        unread, others = _core.read_pieces(numbers, offsets, lengths, starts, self._memory, threads)
+        self.pace.wait(int(lengths.sum()))
+        for at in unread:
+            failed[at] = self.why_unread(paths[at], int(offsets[at]), int(lengths[at]))
+        ends = starts + lengths
+        return [self._memory[begin:end] for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)], others
 
-    def _read(self, wanted: Wanted) -> _Read:
-        begun, cpu_begun = time.perf_counter(), time.thread_time()
-        image: npt.NDArray[np.uint8] | HeadraceError
+    def _outside(self, shards: Ints, offsets: Ints, sizes: Ints) -> dict[int, HeadraceError]:
+        """Images that the index has in shards or bytes that there are not."""
+        failed: dict[int, HeadraceError] = {}
+        known = shards < len(self._paths)
+        ends = self._sizes[np.where(known, shards, 0)]
+        for at in np.flatnonzero(~known | (sizes < 1) | (offsets > ends) | (sizes > ends - offsets)).tolist():
+            failed[at] = CorruptDataset(
+                "the index names bytes beyond the end of the shard"
+                if known[at]
+                else f"the index names shard {shards[at]}, and there are {len(self._paths)}"
+            )
+        return failed
+
+    def _open(self, shards: Ints, failed: dict[int, HeadraceError]) -> list[Handle | None]:
+        opened: dict[int, Handle | HeadraceError] = {}
+        handles: list[Handle | None] = []
+        for at, shard in enumerate(shards.tolist()):
+            handle = None
+            if at not in failed:
+                if shard not in opened:
+                    try:
+                        opened[shard] = self.files.handle(self._paths[shard])
+                    except HeadraceError as error:
+                        opened[shard] = error
+                found = opened[shard]
+                if isinstance(found, HeadraceError):
+                    failed[at] = found
+                else:
+                    handle = found
+            handles.append(handle)
+        return handles
+
+    def _longer(
+        self, path: str, offset: int, length: int, at: int, failed: dict[int, HeadraceError]
+    ) -> npt.NDArray[np.uint8]:
+        """A head that is longer than most."""
+        head = np.empty(length, np.uint8)
+        self.pace.wait(length)
         try:
-            image, n_bytes = self._image(wanted)
+            self.files.read_into(path, offset, head)
         except HeadraceError as error:
-            image, n_bytes = error, 0
-        seconds, cpu_seconds = time.perf_counter() - begun, time.thread_time() - cpu_begun
-        return image, {"bytes_read": n_bytes, "read_seconds": seconds, "cpu_seconds": cpu_seconds}
+            failed[at] = error
+        return head
 
-    def _image(self, wanted: Wanted) -> tuple[npt.NDArray[np.uint8], int]:
-        columns, at = wanted.columns, wanted.position
-        shard, offset, length = (int(columns[part][at]) for part in ("shard", "offset", "length"))
-        if shard >= len(self._paths):
-            raise CorruptDataset(f"the index names shard {shard}, and there are {len(self._paths)}")
-        if length == 0 or offset + length > self._sizes[shard]:
-            raise CorruptDataset("the index names bytes beyond the end of the shard")
-        path = self._paths[shard]
-        image = np.empty(length, np.uint8)
-        done = self._fill(path, offset, image, 0, length if length <= _WHOLE_FILE else _HEAD_GUESS)
-        head_bytes = _claimed_head_bytes(image[:done])
-        if done < head_bytes <= length:
-            done += self._fill(path, offset, image, done, head_bytes)
-        encoded: Any = image
-        head = inspect(encoded)  # its sum tells whether any of it is wrong
-        claimed = tuple(int(columns[part][at]) for part in ("height", "width", "channels"))
-        if (head.height, head.width, head.channels) != claimed or head.dtype != DTYPE_NAMES[int(columns["dtype"][at])]:
-            raise CorruptImage("the image does not have the size that the index claims")
-        if done == length:
-            return image, done
-        n_read = done
-        extents = [extent for region in wanted.regions for extent in _tiles(image, head_bytes, head, region)]
-        for run in coalesce(extents, length):
-            n_read += self._fill(path, offset, image, run.offset, run.offset + run.length)
-        return image, n_read
-
-    def _fill(self, path: str, offset: int, image: npt.NDArray[np.uint8], begin: int, end: int) -> int:
-        self._pace.wait(end - begin)
-        self._files.read_into(path, offset + begin, image[begin:end])
-        return end - begin
+    def why_unread(self, path: str, offset: int, length: int) -> HeadraceError:
+        """Say why bytes could not be read."""
+        try:
+            self.files.read_into(path, offset, np.empty(length, np.uint8))
+        except HeadraceError as error:
+            return error
+        return CorruptDataset(f"{path} at offset {offset}: could not be read, and then could: its storage is not well")
 
     def close(self) -> None:
-        """End the threads and close the files."""
-        self._pool.shutdown(cancel_futures=True)
-        self._files.close()
+        """Close the files."""
+        self.files.close()
 
 
-def _claimed_head_bytes(head: npt.NDArray[np.uint8]) -> int:
-    """How long a head says that it is, index and sum included (spec/image.md §2); nothing of it has been checked."""
-    if len(head) < _FIXED.size:
-        return len(head)
-    width, height, log_width, metadata_bytes, rank_bytes = _FIXED.unpack(head[: _FIXED.size].tobytes())
-    tiles = -(-width >> log_width) * -(-height // _TILE_HEIGHT)
-    return int(_FIXED.size + metadata_bytes + rank_bytes + 8 * tiles + 4)
+class StoredTiles:
+    """The tiles of images whose heads were read: a `TileSource` of `kernels`."""
+
+    def __init__(self, images: Sequence[Encoded], reader: EncodedImages, figures: Figures) -> None:
+        self.heads = [image.head for image in images]
+        self.sizes = np.array([image.size for image in images], np.int64)
+        self.clock = Clock()
+        """How long it took to fetch the tiles."""
+        self._images, self._reader, self._figures = images, reader, figures
+
+    def fetch(self, tiles: Ints, payload: npt.NDArray[np.uint8]) -> None:
+        """Read the tiles that are not at hand, and copy those that are."""
+        self.clock = Clock()
+        images, reader = self._images, self._reader
+        files = np.array([image.file.number for image in images], np.int64)
+        offsets = np.array([image.offset for image in images], np.int64)
+        threads = reader.threads_for(len(images))
+        try:
+            read, others = _core.fetch_tiles(self.heads, self.sizes, files, offsets, tiles, payload, threads)
+        except CorruptDataset as error:
+            image = images[error.index or 0]
+            why = reader.why_unread(image.path, image.offset, image.size)
+            named = CorruptDataset(f"image {error.index}: {why}")
+            named.index = error.index
+            raise named from None
+        reader.pace.wait(int(read.sum()))
+        self.clock.stop(others)
+        forms = [image.format for image in images]
+        self._figures.count(forms, "bytes_read", read.tolist())
+        self._figures.spread(forms, read_seconds=self.clock.seconds, cpu_seconds=self.clock.cpu_seconds)
+        self._figures.own_cpu_seconds += self.clock.own_cpu_seconds
 
 
-def _tiles(image: npt.NDArray[np.uint8], head_bytes: int, head: Any, region: Region) -> list[Extent]:
-    """Where the tiles of a region lie, a row of tiles each, in a file whose head has been checked."""
-    top, left, height, width = region
-    across, down = -(-head.width // head.tile_shape[1]), -(-head.height // _TILE_HEIGHT)
-    index = head_bytes - 4 - 8 * across * down
-    lengths = image[index:][: 4 * across * down].view("<u4")
-    begins = head_bytes + np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    first, last = left // head.tile_shape[1], (left + width - 1) // head.tile_shape[1]
-    rows = np.arange(top // _TILE_HEIGHT, (top + height - 1) // _TILE_HEIGHT + 1) * across
-    return [
-        Extent(int(begin), int(end - begin))
-        for begin, end in zip(begins[rows + first], begins[rows + last + 1], strict=True)
-    ]
+class Clock:
+    """Time that passed, and that a CPU was busy with this thread and those that helped it."""
+
+    def __init__(self) -> None:
+        self._begun, self._cpu_begun = time.perf_counter(), time.thread_time()
+        self.seconds = self.own_cpu_seconds = self.cpu_seconds = 0.0
+
+    def stop(self, others: float = 0.0) -> None:
+        self.seconds = time.perf_counter() - self._begun
+        self.own_cpu_seconds = time.thread_time() - self._cpu_begun
+        self.cpu_seconds = self.own_cpu_seconds + others
+
+
+def _claimed_head_bytes(heads: Sequence[npt.NDArray[np.uint8]]) -> Ints:
+    """How long heads say that they are, index and sum included (spec/image.md §2); nothing of it has been checked."""
+    n = _FIXED.itemsize
+    fixed = np.frombuffer(b"".join([head[:n].tobytes() if len(head) >= n else bytes(n) for head in heads]), _FIXED)
+    width, height, log_width, metadata, ranks = (fixed[name].astype(np.int64) for name in _FIXED.names or ())
+    tiles = -(-width >> np.minimum(log_width, 62)) * -(-height // _TILE_HEIGHT)
+    claimed: Ints = n + metadata + ranks + 8 * tiles + 4
+    return np.where(width > 0, claimed, 0)
+
+
+def _why_wrong(head: npt.NDArray[np.uint8], size: int) -> HeadraceError:
+    image = np.empty(size, np.uint8)  # what is not the head is looked at by nobody
+    image[: len(head)] = head
+    encoded: Any = image
+    try:
+        inspect(encoded)
+    except HeadraceError as error:
+        return error
+    return CorruptImage("the image does not have the size that the index claims")

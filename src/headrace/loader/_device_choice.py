@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
+import numpy as np
+
+from headrace import _core
 from headrace.errors import MissingExtra
 from headrace.loader._options import Options
 from headrace.records import Dataset
-from headrace.records._schema import FORMAT_CODES, stored_format
+from headrace.records._schema import DTYPE_CODES, FORMAT_CODES, stored_format
 from headrace.transforms import (
     CenterCrop,
     Compiled,
@@ -33,11 +36,17 @@ DecodePlace: TypeAlias = Literal["cpu", "device"]
 _log = logging.getLogger("headrace.loader")
 # Triton has kernels for these; elsewhere plain PyTorch would decode, which is slower than the CPU's own decoder.
 _ACCELERATORS = ("cuda", "xpu")
+# Measured with batches of 32: at 37 KiB decoded of an image the host's part takes longer than decoding, at 64 KiB about
+# four fifths of it (docs/concepts/accelerator.md). Below this, the device would cost the host more than it saves.
+_LEAST_BYTES = 64 << 10
+_LOOKED_AT = 256  # samples that stand for all
 _DOABLE = (CenterCrop, HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop, Resize, VerticalFlip)
 
 
 def choose_place(options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> DecodePlace:
     """Do as `decode` says; "auto" is the device if it is an accelerator and nothing speaks against it.
+
+    One thing that does is images so small that the host is done sooner if it decodes them itself.
 
     Raises:
         ValueError: The device is asked for and cannot do what the loader is to do; the message says why.
@@ -55,10 +64,8 @@ def choose_place(options: Options, dataset: Dataset, compiled: Compiled, pixels:
     kind = (options.device or "cpu").partition(":")[0]
     if kind not in _ACCELERATORS:
         return "cpu"
-    if reason is None and find_spec("triton") is None:
-        reason = "Triton is not installed: pip install 'headrace[gpu]'"
-    if reason is None and (compiled.per_sample or options.collate_fn is not None):
-        reason = "functions of samples expect them in the host's memory"
+    if reason is None:
+        reason = _not_worth_it(options, dataset, compiled, pixels)
     if reason is not None:
         _log.info("images are decoded on the CPU, not on %s: %s", options.device, reason)
     return "device" if reason is None else "cpu"
@@ -89,6 +96,38 @@ def device_formats(options: Options, pixels: Sequence[str]) -> dict[str, frozens
         planned = {stored_format(share["format"]) for share in shares if share.get("decode", "cpu") == "device"}
         found[name] = OURS & planned
     return found
+
+
+def _not_worth_it(options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> str | None:
+    """Say why a device that could decode had better not, unless it is insisted on."""
+    if find_spec("triton") is None:
+        return "Triton is not installed: pip install 'headrace[gpu]'"
+    if compiled.per_sample or options.collate_fn is not None:
+        return "functions of samples expect them in the host's memory"
+    if options.plan is not None:  # who has a plan has measured it
+        return None
+    mean = _mean_decoded_bytes(options, dataset, compiled, pixels)
+    if mean < _LEAST_BYTES:
+        return f"it would decode {mean / 1024:.0f} KiB an image, which the host does sooner than it lays them out"
+    return None
+
+
+def _mean_decoded_bytes(options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> float:
+    """How many bytes of pixels the device would decode of an image, by a few samples of the first epoch."""
+    rows = np.linspace(0, len(dataset) - 1, min(len(dataset), _LOOKED_AT)).astype(np.int64)
+    formats = device_formats(options, pixels)
+    names = _core.VIEW_ROWS.split()
+    decoded = []
+    for name in pixels:
+        columns = dataset.gather.pixel_columns(name, 0, rows)
+        ours = np.isin(columns["format"], [FORMAT_CODES[form] for form in formats[name]])
+        sizes = np.stack([columns["height"], columns["width"]], axis=1).astype(np.int64)
+        transform = compiled.mask if dataset.fields[name] == "mask" else compiled.image
+        table = _core.plan_views(transform, sizes, rows, 1, 0, 0)
+        pixel_bytes = columns["channels"] * np.where(columns["dtype"] == DTYPE_CODES["uint8"], 1, 2)
+        decoded.append((table[names.index("height")] * table[names.index("width")] * pixel_bytes)[ours])
+    every = np.concatenate(decoded) if decoded else np.zeros(0)
+    return float(every.mean()) if len(every) else 0.0
 
 
 def _transform_against(compiled: Compiled) -> str | None:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,8 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader._device_plan import Ending, FieldPlan, Job, Region, nearest_sources, needed_range
+from headrace.loader._device_plan import Ending, FieldPlan, Job, Method, nearest_sources
 from headrace.loader._device_staging import Piece, Staging
-
-Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
 
 _MOST_PIXELS = 65535**2  # what the index claims has been compared with the file
 
@@ -44,43 +43,24 @@ class Group:
         return found
 
 
-def method_of(job: Job, ending: Ending) -> Method:
-    return "cut" if not job.resizes else "nearest" if ending.mask else "bilinear"
-
-
-def region_of(job: Job, ending: Ending) -> Region:
-    """The part of the image that is decoded: what the window needs."""
-    method = method_of(job, ending)
-    if method == "cut":
-        top, left, (height, width) = *job.window.begin, job.window.extent
-    elif method == "bilinear":
-        (top, bottom), (left, right) = _needed(job)
-        height, width = bottom - top, right - left
-    else:
-        rows, columns = _nearest(job)
-        top, left = int(rows[0]), int(columns[0])
-        height, width = int(rows[-1]) - top + 1, int(columns[-1]) - left + 1
-    return job.corner[0] + top, job.corner[1] + left, height, width
-
-
 def make_groups(plans: Sequence[FieldPlan]) -> list[Group]:
     """Put jobs together that can be done together, field by field."""
     groups: dict[Any, Group] = {}
     for number, plan in enumerate(plans):
         converts = plan.ending.dtype is not None or plan.ending.mean is not None
         for job in plan.jobs:
-            method = method_of(job, plan.ending)
-            upside_down = job.upside_down and method != "nearest"
-            stored = "any" if converts and method == "cut" else job.stored
-            group = groups.setdefault(
-                (number, method, upside_down, stored), Group(number, plan.ending, method, upside_down)
-            )
+            upside_down = job.upside_down and job.method != "nearest"
+            stored = "any" if converts and job.method == "cut" else job.stored
+            key = number, job.method, upside_down, stored
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(number, plan.ending, job.method, upside_down)
             group.jobs.append(job)
     return list(groups.values())
 
 
-def prepare(group: Group, datas: Sequence[Any], staging: Staging, *, pin: bool) -> None:
-    """Lay a group out for the copy. `datas` has the encoded image of each job.
+def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: bool) -> None:
+    """Lay a group out for the copy. `images` has the encoded image of each job.
 
     Raises:
         HeadraceError: An image is damaged; its number is the error's `index`.
@@ -90,8 +70,8 @@ def prepare(group: Group, datas: Sequence[Any], staging: Staging, *, pin: bool) 
     cuts = group.method == "cut"
     out = _out(group, "meta") if cuts and len(group.shapes) == 1 else None
     prepared = kernels.prepare_batch(
-        datas,
-        regions=[region_of(job, ending) for job in group.jobs],
+        images,
+        regions=_regions(group.jobs),
         dtype=ending.dtype if cuts else None,
         mean=ending.mean if cuts else None,
         std=ending.std if cuts else None,
@@ -109,15 +89,19 @@ def prepare(group: Group, datas: Sequence[Any], staging: Staging, *, pin: bool) 
         group.tables.append((numbers, staging.put(places), samples))
 
 
-def damaged(group: Group, datas: Sequence[Any]) -> dict[int, HeadraceError]:
-    """Which images of a group that cannot be prepared are to blame, by their numbers."""
+def damaged(group: Group, images: Sequence[kernels.TileSource]) -> dict[int, HeadraceError]:
+    """Which images of a group that cannot be prepared are to blame, by their numbers; each is a source of its own."""
     found: dict[int, HeadraceError] = {}
-    for number, (job, data) in enumerate(zip(group.jobs, datas, strict=True)):
+    for number, (job, image) in enumerate(zip(group.jobs, images, strict=True)):
         try:
-            kernels.prepare_batch([data], regions=[region_of(job, group.ending)], max_pixels=_MOST_PIXELS)
+            kernels.prepare_batch(image, regions=_regions([job]), max_pixels=_MOST_PIXELS)
         except HeadraceError as error:
             found[number] = error
     return found
+
+
+def _regions(jobs: Sequence[Job]) -> npt.NDArray[np.int64]:
+    return np.array([job.region for job in jobs], np.int64)
 
 
 Made: TypeAlias = tuple[Sequence[int], torch.Tensor, torch.Tensor]
@@ -171,21 +155,15 @@ def _stacked(images: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[Job]) -> torch.Tensor:
-    origins = [tuple(begin for begin, _ in _needed(job)) for job in jobs]
+    origins = [(job.region[0] - job.corner[0], job.region[1] - job.corner[1]) for job in jobs]
     return kernels.resize_batch(
         images,
-        [kernels.Resize(*job.window, origin=(top, left)) for job, (top, left) in zip(jobs, origins, strict=True)],
+        [kernels.Resize(*job.window, origin=origin) for job, origin in zip(jobs, origins, strict=True)],
         dtype=ending.dtype,
         mean=ending.mean,
         std=ending.std,
         flips=[job.mirrored for job in jobs],
     )
-
-
-def _needed(job: Job) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The rows and the columns, counted from the corner, that a resized window is made of."""
-    rows, columns = (needed_range(*(part[axis] for part in job.window)) for axis in (0, 1))
-    return rows, columns
 
 
 def _nearest(job: Job) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -196,7 +174,7 @@ def _nearest(job: Job) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 def _samples_to_take(group: Group, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
     """For each image where it begins, how large a channel is, and what to add for each row and each column, [n, …]."""
-    sizes = [int(np.prod(shape)) for shape in group.prepared.shapes] if group.prepared else []
+    sizes = [math.prod(shape) for shape in group.prepared.shapes] if group.prepared else []
     begins = np.cumsum([0, *sizes])
     tables = []
     for number in numbers:

@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a device has to do for a batch: which part of which image, how it is resized, and where it goes.
 
-The draws are the core's own, asked for sample by sample, so a crop or a flip is that of the CPU. What the device has no
-way to do, as another format or a crop that sticks out of its image, is left to the CPU.
+The draws are the core's own, a batch at a time, so a crop or a flip is that of the CPU. What the device has no way to
+do, as another format or a crop that sticks out of its image, is left to the CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace import _core
-from headrace.errors import TransformError
 from headrace.loader._pixels import Rows
 from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled, Normalize, Views
 
 Pair: TypeAlias = tuple[int, int]
 Region: TypeAlias = tuple[int, int, int, int]
+Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
+
+_METHODS: tuple[Method | None, ...] = (None, "cut", "bilinear", "nearest")  # as the core numbers them
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,18 @@ class Window(NamedTuple):
     extent: Pair
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """One view of one image."""
 
     position: int
     place: int
     """Among all views of the batch: position · views + view."""
+    method: Method
     corner: Pair
     """The first row and column of the part of the image that is cut out."""
     window: Window
+    region: Region
+    """The part of the image that is decoded: what the window needs."""
     upside_down: bool
     mirrored: bool
     shape: tuple[int, int, int]
@@ -73,10 +77,6 @@ class Job:
     stored: str
     """The dtype of the image in the file."""
     format: str
-
-    @property
-    def resizes(self) -> bool:
-        return self.window.size != self.window.resized
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,52 +123,54 @@ def plan_field(
     views: int,
 ) -> FieldPlan:
     """Work out the jobs of one field for the samples of a batch; images in other than `formats` are left to the CPU."""
+    sizes = np.stack([columns["height"], columns["width"]], axis=1).astype(np.int64)
+    table = _core.plan_views(ending.transform, sizes, rows, views, key.seed, key.epoch)
+    planned = _Planned(views, table.tolist())
     codes = {FORMAT_CODES[form] for form in formats}
+    listed = (columns[part].tolist() for part in ("format", "channels", "dtype"))
     jobs: list[Job] = []
     rest: list[int] = []
-    listed = {part: columns[part].tolist() for part in ("format", "height", "width", "channels", "dtype")}
-    for position, row in enumerate(rows.tolist()):
-        image = {part: values[position] for part, values in listed.items()}
-        made = list(_views(ending, image, row, position, key, views)) if image["format"] in codes else [None]
-        if all(job is not None for job in made):
-            jobs.extend(job for job in made if job is not None)
+    for position, (form, stored_channels, dtype) in enumerate(zip(*listed, strict=True)):
+        channels, stored = _channels(ending, stored_channels), DTYPE_NAMES.get(dtype)
+        if form in codes and channels is not None and stored is not None and planned.can_do(position):
+            jobs += planned.jobs(position, channels, stored, FORMAT_NAMES[form])
         else:
             rest.append(position)
     return FieldPlan(name, ending, columns, tuple(jobs), np.array(rest, np.int64))
 
 
-def _views(
-    ending: Ending, image: Mapping[str, int], row: int, position: int, key: Key, views: int
-) -> Iterator[Job | None]:
-    stored = DTYPE_NAMES.get(image["dtype"])
-    channels = _channels(ending, image["channels"])
-    for view in range(views):
-        try:
-            passes = ending.transform.passes(
-                image["height"], image["width"], seed=key.seed, epoch=key.epoch, sample=row, view=view
+class _Planned:
+    """The core's table of views, as numbers of Python's: a list for each row."""
+
+    def __init__(self, views: int, table: list[list[int]]) -> None:
+        self._views = views
+        self._methods = table[0]
+        self._columns = list(zip(*table[1:], strict=True))
+
+    def can_do(self, position: int) -> bool:
+        """Whether the device can do all views of a sample."""
+        begin = position * self._views
+        return 0 not in self._methods[begin : begin + self._views]
+
+    def jobs(self, position: int, channels: int, stored: str, form: str) -> Iterator[Job]:
+        for place in range(position * self._views, (position + 1) * self._views):
+            method = _METHODS[self._methods[place]]
+            assert method is not None, "asked first"
+            y, x, size_y, size_x, resized_y, resized_x, begin_y, begin_x, height, width, *rest = self._columns[place]
+            upside_down, mirrored, *region = rest
+            yield Job(
+                position,
+                place,
+                method,
+                (y, x),
+                Window((size_y, size_x), (resized_y, resized_x), (begin_y, begin_x), (height, width)),
+                (region[0], region[1], region[2], region[3]),
+                bool(upside_down),
+                bool(mirrored),
+                (channels, height, width),
+                stored,
+                form,
             )
-        except (TransformError, ValueError):  # the CPU tells of it, as it always does
-            passes = []
-        if len(passes) != 1 or channels is None or stored is None or not _can_do(passes[0], mask=ending.mask):
-            yield None
-            continue
-        across, down = passes[0]["columns"], passes[0]["rows"]
-        yield Job(
-            position=position,
-            place=position * views + view,
-            corner=(down["start"], across["start"]),
-            window=Window(
-                (down["size"], across["size"]),
-                (down["resized"], across["resized"]),
-                (-down["offset"], -across["offset"]),
-                (down["canvas"], across["canvas"]),
-            ),
-            upside_down=down["flipped"],
-            mirrored=across["flipped"],
-            shape=(channels, down["canvas"], across["canvas"]),
-            stored=stored,
-            format=FORMAT_NAMES[image["format"]],
-        )
 
 
 def _channels(ending: Ending, stored: int) -> int | None:
@@ -177,29 +179,6 @@ def _channels(ending: Ending, stored: int) -> int | None:
         return None
     channels = 3 if ending.color == "RGB" else stored
     return channels if ending.mean is None or len(ending.mean) in (1, channels) else None
-
-
-def _can_do(step: Mapping[str, Any], *, mask: bool) -> bool:
-    """No border, no colours, and a filter that the device has."""
-    axes = step["rows"], step["columns"]
-    if step["colors"] or any(axis["offset"] > 0 or axis["canvas"] - axis["offset"] > axis["resized"] for axis in axes):
-        return False
-    resizes = any(axis["size"] != axis["resized"] for axis in axes)
-    return mask or not resizes or (step["filter"] == "bilinear" and step["antialias"])
-
-
-def needed_range(size: int, resized: int, begin: int, extent: int) -> tuple[int, int]:
-    """The first sample and the one after the last that a bilinear resize with antialias looks at."""
-    scale = size / resized
-    support = max(scale, 1.0)
-    first, last = (begin + 0.5) * scale, (begin + extent - 0.5) * scale
-    return _first_sample(first - support, size), max(
-        min(int(last + support + 0.5), size), _first_sample(last - support, size) + 1
-    )
-
-
-def _first_sample(edge: float, size: int) -> int:
-    return min(max(int(edge + 0.5), 0), size - 1)
 
 
 def nearest_sources(size: int, resized: int, begin: int, count: int) -> npt.NDArray[np.int64]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from headrace.errors import EngineClosed, LoaderError
 from headrace.loader._device import Transfer
-from headrace.loader._device_bytes import EncodedImages
+from headrace.loader._device_bytes import Clock, EncodedImages
 from headrace.loader._device_choice import device_formats
 from headrace.loader._device_plan import Ending, Key, first_of, plan_field
 from headrace.loader._device_work import DeviceWork, Failure, Order, Result
@@ -111,13 +111,16 @@ class DeviceSource:
         """Begin with a batch: the engine with its part at once, the device when it is done with those before."""
         if self._stop.is_set():
             raise EngineClosed("the loader's source was closed")
-        key = Key(self._seed, epoch)
+        key, clock = Key(self._seed, epoch), Clock()
         plans = tuple(
             plan_field(
                 name, ending, self._columns(name, rows), rows, key, formats=self._formats[name], views=self._views
             )
             for name, ending in self._endings.items()
         )
+        clock.stop()
+        forms = [job.format for plan in plans for job in plan.jobs]
+        self._work.figures.spread(forms, cpu_seconds=clock.cpu_seconds)
         rest = tuple(
             self._engine.submit(rows[plan.rest], epoch, [plan.name]) if len(plan.rest) else None for plan in plans
         )

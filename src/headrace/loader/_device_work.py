@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -15,7 +13,7 @@ import torch
 from headrace import kernels
 from headrace.errors import HeadraceError
 from headrace.loader._device import Transfer
-from headrace.loader._device_bytes import EncodedImages, Wanted
+from headrace.loader._device_bytes import Clock, Encoded, EncodedImages, StoredTiles
 from headrace.loader._device_figures import Figures
 from headrace.loader._device_groups import (
     Group,
@@ -25,7 +23,6 @@ from headrace.loader._device_groups import (
     kind_of,
     make_groups,
     prepare,
-    region_of,
     run,
 )
 from headrace.loader._device_plan import FieldPlan
@@ -35,6 +32,7 @@ from headrace.loader._pixels import PixelBatch
 Failure: TypeAlias = tuple[int, int, str, str]
 
 _WAIT_SECONDS = 0.1
+_PARTS = ("shard", "offset", "length", "height", "width", "channels", "dtype", "format")
 
 
 class Order(NamedTuple):
@@ -90,6 +88,7 @@ class DeviceWork:
     def run(self, order: Order, check: Callable[[], None]) -> Result:
         """Make a batch; `check` is called where something is waited for, and raises if nobody wants it any more."""
         result = Result([], [])
+        clock, counted = Clock(), self.figures.own_cpu_seconds
         groups = make_groups(order.plans)
         datas = self._read(order, groups, result)
         check()
@@ -108,41 +107,61 @@ class DeviceWork:
                 result.fields.append(_in_pieces(parts, order) if kind is None else self._in_one(parts, order, *kind))
             result.event = self._transfer.record()
         self._ring.sent(staging, copied)
+        clock.stop()
+        # What reading and laying out have not counted: launches, the tables of resizes, putting parts together.
+        forms = [job.format for group in groups for job in group.jobs]
+        rest = clock.own_cpu_seconds - (self.figures.own_cpu_seconds - counted)
+        self.figures.spread(forms, cpu_seconds=max(rest, 0.0))
         return result
 
-    def _read(self, order: Order, groups: Sequence[Group], result: Result) -> dict[tuple[int, int], Any]:
+    def _read(self, order: Order, groups: Sequence[Group], result: Result) -> dict[tuple[int, int], Encoded]:
         """The encoded images of the jobs, by field and position. Jobs of those that cannot be read are struck off."""
-        wanted: dict[tuple[int, int], list[Any]] = {}
+        wanted: dict[int, dict[int, None]] = {}  # the positions of each field, each once
         for group in groups:
-            for job in group.jobs:
-                wanted.setdefault((group.field_number, job.position), []).append(region_of(job, group.ending))
-        asked = [Wanted(order.plans[at].columns, position, tuple(own)) for (at, position), own in wanted.items()]
-        datas = dict(zip(wanted, self.images.read(asked, self.figures), strict=True))
-        unread = {at: data for at, data in datas.items() if isinstance(data, HeadraceError)}
-        for (number, position), error in unread.items():
-            result.failures.append((position, number, type(error).__name__, str(error)))
+            wanted.setdefault(group.field_number, {}).update(dict.fromkeys(job.position for job in group.jobs))
+        keys = [(number, position) for number, positions in wanted.items() for position in positions]
+        columns = [(order.plans[number].columns, np.array([*positions])) for number, positions in wanted.items()]
+        rows = {part: np.concatenate([own[part][at] for own, at in columns]) for part in _PARTS} if columns else {}
+        read = dict(zip(keys, self.images.read(rows, self.figures) if keys else (), strict=True))
+        datas: dict[tuple[int, int], Encoded] = {}
+        for (number, position), image in read.items():
+            if isinstance(image, HeadraceError):
+                result.failures.append((position, number, type(image).__name__, str(image)))
+            else:
+                datas[number, position] = image
         for group in groups:
-            group.jobs = [job for job in group.jobs if (group.field_number, job.position) not in unread]
+            group.jobs = [job for job in group.jobs if (group.field_number, job.position) in datas]
         return datas
 
-    def _prepare(self, group: Group, datas: dict[tuple[int, int], Any], staging: Staging, result: Result) -> None:
+    def _prepare(self, group: Group, datas: dict[tuple[int, int], Encoded], staging: Staging, result: Result) -> None:
         """Check and lay out a group; what is damaged is struck off, and told of."""
-        begun, cpu_begun = time.perf_counter(), time.thread_time()
+        clock, fetching = Clock(), Clock()
         while group.jobs:
             own = [datas[group.field_number, job.position] for job in group.jobs]
+            tiles = self._tiles(own)
+            fetching = tiles.clock
             try:
-                prepare(group, own, staging, pin=self._transfer.pins_staging)
+                prepare(group, tiles, staging, pin=self._transfer.pins_staging)
+                fetching = tiles.clock
                 break
             except HeadraceError as error:
-                bad = damaged(group, own) or {error.index or 0: error}
+                bad = damaged(group, [self._tiles([image]) for image in own]) or {error.index or 0: error}
             for number, flaw in bad.items():
                 message = str(flaw).partition(": ")[2]  # without the number that it has in the group
                 result.failures.append((group.jobs[number].position, group.field_number, type(flaw).__name__, message))
             group.jobs = [job for number, job in enumerate(group.jobs) if number not in bad]
-        seconds, cpu_seconds = time.perf_counter() - begun, time.thread_time() - cpu_begun
-        for form, count in Counter(job.format for job in group.jobs).items():
-            part = count / len(group.jobs)
-            self.figures.add(form, images=count, decode_seconds=seconds * part, cpu_seconds=cpu_seconds * part)
+        clock.stop()
+        forms = [job.format for job in group.jobs]
+        self.figures.count(forms, "images", [1] * len(forms))
+        self.figures.spread(
+            forms,
+            decode_seconds=max(clock.seconds - fetching.seconds, 0.0),
+            cpu_seconds=max(clock.cpu_seconds - fetching.own_cpu_seconds, 0.0),
+        )
+        self.figures.own_cpu_seconds += max(clock.cpu_seconds - fetching.own_cpu_seconds, 0.0)
+
+    def _tiles(self, images: Sequence[Encoded]) -> StoredTiles:
+        return StoredTiles(images, self.images, self.figures)
 
     def _rest(
         self, order: Order, number: int, staging: Staging, result: Result, check: Callable[[], None]

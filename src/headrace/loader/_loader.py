@@ -63,8 +63,9 @@ class Loader:
         pin_memory: Copy batches to pinned memory, where there is CUDA.
         device: Copy batches to this device of PyTorch's, beside the training.
         decode: Where `hri` images are decoded: by `"cpu"`, or from their compressed bytes on the `"device"`, beside the
-            training; all other formats always by the CPU. `"auto"` is the device where it is an accelerator and can do
-            the transforms. The order, the draws and the pixels are the same, those of a resize within a level.
+            training; all other formats always by the CPU. `"auto"` is the device where it is an accelerator, can do
+            the transforms, and has more to decode than is worth the host's while. The order, the draws and the pixels
+            are the same, those of a resize within a level.
         output: What arrays are: PyTorch's tensors, NumPy's arrays, or JAX's.
         rank: Which of `world_size` ranks this is; both None asks torch.distributed, if it is initialised.
         world_size: How many ranks train together.

@@ -9,8 +9,8 @@
 
 from headrace.storage._ask import How, how
 from headrace.storage._extents import BLOCK_BYTES, Extent, Run, coalesce
-from headrace.storage._files import Files
+from headrace.storage._files import Files, Handle
 from headrace.storage._pace import Pace
 from headrace.storage._reader import DeviceReader
 
-__all__ = ["BLOCK_BYTES", "DeviceReader", "Extent", "Files", "How", "Pace", "Run", "coalesce", "how"]
+__all__ = ["BLOCK_BYTES", "DeviceReader", "Extent", "Files", "Handle", "How", "Pace", "Run", "coalesce", "how"]

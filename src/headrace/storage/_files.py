@@ -20,12 +20,12 @@ class Files:
     """Handles of files by their paths. Safe to use from many threads; a thread that reads lets go of the GIL."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, _Handle] = {}
+        self._handles: dict[str, Handle] = {}
         self._lock = Lock()
 
     def n_bytes(self, path: str | PathLike[str]) -> int:
         """The size of a file."""
-        handle = self._handle(path)
+        handle = self.handle(path)
         return os.fstat(handle.number).st_size
 
     def read_into(self, path: str | PathLike[str], offset: int, memory: Any) -> None:
@@ -35,7 +35,7 @@ class Files:
             CorruptDataset: The file is missing or cannot be read, or ends before the buffer is full.
 
         """
-        handle = self._handle(path)
+        handle = self.handle(path)
         wanted = memoryview(memory).cast("B")
         done = 0
         while done < len(wanted):
@@ -49,14 +49,20 @@ class Files:
                 )
             done += got
 
-    def _handle(self, path: str | PathLike[str]) -> _Handle:
+    def handle(self, path: str | PathLike[str]) -> Handle:
+        """The open file, for those who read it themselves; open as long as somebody has it.
+
+        Raises:
+            CorruptDataset: It is missing or cannot be opened.
+
+        """
         name = os.fspath(path)
         with self._lock:
             handle = self._handles.get(name)
             if handle is None:
                 if len(self._handles) >= _MOST_OPEN:
                     self._handles.clear()  # those in use stay open until they are read
-                handle = self._handles[name] = _Handle(name)
+                handle = self._handles[name] = Handle(name)
             return handle
 
     def close(self) -> None:
@@ -65,8 +71,8 @@ class Files:
             self._handles.clear()
 
 
-class _Handle:
-    """An open file, closed when nobody has it any more."""
+class Handle:
+    """An open file by its number, closed when nobody has it any more."""
 
     def __init__(self, path: str) -> None:
         self.number = -1

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace import _core
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ class Resize:
         return begins[0], begins[1], ends[0] - begins[0], ends[1] - begins[1]
 
     def _needed(self, axis: int) -> tuple[int, int]:
-        begin, end = reach(self.size[axis], self.resized[axis], self.begin[axis], self.counts[axis])[:2]
-        return int(begin[0]), int(end[-1])
+        return _core.resize_range(self.size[axis], self.resized[axis], self.begin[axis], self.counts[axis])
 
 
 class Job(IntEnum):
@@ -89,31 +89,12 @@ class Taps:
     """By which weights are multiplied so that they add up to one."""
 
 
-def reach(
-    size: int, resized: int, begin: int, count: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64], float]:
-    """The first sample and the one after the last, the centers, and the half width of the triangle."""
-    scale = size / resized
-    support = max(scale, 1.0)
-    center = (np.arange(begin, begin + count) + 0.5) * scale
-    first: npt.NDArray[np.int64] = np.minimum(np.maximum(center - support + 0.5, 0).astype(np.int64), size - 1)
-    end: npt.NDArray[np.int64] = np.maximum(np.minimum((center + support + 0.5).astype(np.int64), size), first + 1)
-    return first, end, center.astype(np.float64), support
+def make_taps(jobs: Sequence[Resize]) -> tuple[Taps, npt.NDArray[np.int64]]:
+    """The taps of the first job's rows, of its columns, of the second job's rows, and so on.
 
-
-def make_taps(jobs: Sequence[Resize]) -> Taps:
-    """The taps of the first job's rows, of its columns, of the second job's rows, and so on."""
-    columns: list[list[npt.NDArray[Any]]] = [[], [], [], [], []]
-    for job in jobs:
-        for axis in (0, 1):
-            first, end, center, support = reach(job.size[axis], job.resized[axis], job.begin[axis], job.counts[axis])
-            step = 1 / support
-            position = (first - center + 0.5) * step
-            sample = np.arange((end - first).max())
-            weights = np.maximum(1 - np.abs(position[:, None] + sample * step), 0)
-            total = (weights * (sample < (end - first)[:, None])).sum(1)
-            made = first - job.origin[axis], end - first, position, np.full(len(first), step), 1 / total
-            for column, values in zip(columns, made, strict=True):
-                column.append(values)
-    first_sample, count, *floats = (np.concatenate(each) for each in columns)
-    return Taps(first_sample.astype(np.int32), count.astype(np.int32), *(each.astype(np.float32) for each in floats))
+    Also the samples that they look at, counted from the image's first: [job, rows and columns, begin and end].
+    """
+    parts = [(*job.size, *job.resized, *job.begin, *job.counts, *job.origin) for job in jobs]
+    axes = np.array(parts, np.int64).reshape(-1, 5, 2).transpose(0, 2, 1).reshape(-1, 5)
+    whole, real, ranges = _core.resize_taps(axes)
+    return Taps(*whole, *real), ranges.reshape(-1, 2, 2)

@@ -41,20 +41,19 @@ def make_batch(
 ) -> ResizeBatch:
     """Lay the tables out and bring them to the images' device in one copy."""
     source, offsets = _one_memory(images)
-    jobs = np.zeros((len(Job), len(images)), np.int64)
-    taps = make_taps(resizes)
+    taps, ranges = make_taps(resizes)
+    needed: list[list[list[int]]] = ranges.tolist()
+    strides = out.stride()
+    columns: list[tuple[int, ...]] = []
     at = 0
     for i, (image, resize) in enumerate(zip(images, resizes, strict=True)):
-        _check(image, resize, out, i)
+        _check(image, resize, needed[i], out, i)
         height, width = resize.counts
-        jobs[Job.SOURCE, i] = offsets[i]
-        jobs[[Job.STRIDE_C, Job.STRIDE_Y, Job.STRIDE_X], i] = image.stride()
-        jobs[[Job.CHANNELS, Job.HEIGHT, Job.WIDTH], i] = image.shape[0], height, width
-        jobs[[Job.ROWS, Job.COLUMNS], i] = at, at + height
-        jobs[Job.OUT, i] = i * out.stride(0)
-        jobs[[Job.OUT_C, Job.OUT_Y, Job.OUT_X], i] = out.stride()[1:]
-        jobs[Job.FLIP, i] = flips is not None and bool(flips[i])
+        flip = flips is not None and bool(flips[i])
+        window = image.shape[0], height, width, at, at + height
+        columns.append((offsets[i], *image.stride(), *window, i * strides[0], *strides[1:], flip))
         at += height + width
+    jobs = np.ascontiguousarray(np.array(columns, np.int64).reshape(-1, len(Job)).T)
     arrays = {"jobs": jobs, "factors": factors, **vars(taps)}
     parts: dict[str, Part] = {}
     end = 0
@@ -85,16 +84,19 @@ def _one_memory(images: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[int]
     return whole, [int(image.storage_offset()) for image in images]
 
 
-def _check(image: torch.Tensor, resize: Resize, out: torch.Tensor, index: int) -> None:
+def _check(image: torch.Tensor, resize: Resize, needed: Sequence[Sequence[int]], out: torch.Tensor, i: int) -> None:
+    """Whether what an image's taps look at is there, and what comes of it fits into `out`."""
     if image.ndim != 3:
-        raise ValueError(f"image {index} is {list(image.shape)}; what is resized is [C, H, W]")
-    top, left, height, width = resize.needed_region()
-    end = resize.origin[0] + image.shape[1], resize.origin[1] + image.shape[2]
-    if top < resize.origin[0] or left < resize.origin[1] or top + height > end[0] or left + width > end[1]:
+        raise ValueError(f"image {i} is {list(image.shape)}; what is resized is [C, H, W]")
+    channels, height, width = image.shape
+    (top, bottom), (left, right) = needed
+    first_row, first_column = resize.origin
+    end = first_row + height, first_column + width
+    if top < first_row or left < first_column or bottom > end[0] or right > end[1]:
         raise ValueError(
-            f"image {index}: rows {top} to {top + height} and columns {left} to {left + width} are needed, but what is "
-            f"given begins at {resize.origin} and ends at {end}"
+            f"image {i}: rows {top} to {bottom} and columns {left} to {right} are needed, but what is given begins at "
+            f"{resize.origin} and ends at {end}"
         )
-    expected = (image.shape[0], *resize.counts)
-    if out.ndim != 4 or tuple(out.shape[1:]) != expected or index >= out.shape[0]:
-        raise InvalidOutput(f"image {index} comes out as {list(expected)}, but out is {list(out.shape)}")
+    expected = (channels, *resize.counts)
+    if out.ndim != 4 or out.shape[1:] != expected or i >= out.shape[0]:
+        raise InvalidOutput(f"image {i} comes out as {list(expected)}, but out is {list(out.shape)}")
