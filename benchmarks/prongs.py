@@ -4,8 +4,9 @@
 The host prong has one core and one thread, the near worker a share of another core; the trainer sleeps. In the same
 run each prong is measured alone, then CPU only, `mte`, `wrr` and `paced`, and beside each what the model and the
 simulator say. The trainer takes no time; or as long as both prongs together need ("matched"); or half as long again as
-the host alone ("slow"), where `paced, sparing` keeps the near worker on. Each cell is a process of its own, whose first
-epoch, in which everything is calibrated, does not count.
+the host alone ("slow"), where `paced, sparing` keeps the near worker on. Each run is a process of its own, whose first
+epoch, in which everything is calibrated, does not count; nor do batches that the near worker had made before the clock
+ran. Cells are run in turns, and the fastest run of each is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.console import Console
 from benchmarks import machine, results
 from benchmarks._prongs.cell import NEAR_ALONE, SPARING
 from benchmarks._prongs.near import near_worker
-from benchmarks._prongs.report import ALONE, bars, completed, stated, tables
+from benchmarks._prongs.report import ALONE, bars, completed, counted_rate, stated, tables
 from benchmarks._prongs.sources import SOURCES, make_dataset
 
 _CELL = Path(__file__).parent / "_prongs" / "cell.py"
@@ -40,10 +41,20 @@ class Bench:
     """Measures cells of one source, one after the other."""
 
     def __init__(
-        self, source: str, dataset: Path, scratch: Path, *, seconds: float, epochs: int, prefetch: int, sparing: int
+        self,
+        source: str,
+        dataset: Path,
+        scratch: Path,
+        *,
+        seconds: float,
+        epochs: int,
+        rounds: int,
+        prefetch: int,
+        sparing: int,
     ) -> None:
         self.source, self.dataset, self.scratch = source, dataset, scratch
-        self.seconds, self.epochs, self.prefetch, self.sparing = seconds, epochs, prefetch, sparing
+        self.seconds, self.epochs, self.rounds = seconds, epochs, rounds
+        self.prefetch, self.sparing = prefetch, sparing
         cores = machine.usable_cores()
         self.host_core, self.near_core = cores[0], cores[-1]
         self.batches = 24
@@ -82,22 +93,44 @@ class Bench:
         }
 
     def measure(self, shares: list[float], trainers: list[str], strategies: list[str], tell: Any) -> list[Row]:
-        """Measure all cells: the host alone with each trainer once, the rest for each share of a core."""
-        host = self.cell(ALONE, None, 0.0, epochs=self.epochs)
-        host_a_batch = host["seconds"] / host["batches"]
-        tell(f"{self.source}: host alone {host['samples'] / host['seconds']:.0f} images/s")
+        """Measure all cells, round after round, and keep the fastest run of each: what disturbs a run only slows it."""
+        hosts = [self.cell(ALONE, None, 0.0, epochs=self.epochs)]
         rows: list[Row] = []
         for share in shares:
             exchange = self.scratch / f"exchange-{self.source}-{share}"
             with near_worker(self.dataset, exchange, share=share, core=self.near_core):
-                count = max(16, min(self.batches, round(self.seconds * share / host_a_batch)))
-                near = self.cell(NEAR_ALONE, exchange, 0.0, epochs=1, batches=count)
-                alone = self._alone(host, near)
-                tell(f"{self.source}: near alone at {share:g} of a core is {alone['near_ratio']:.3f} of the host")
+                count = max(
+                    16, min(self.batches, round(self.seconds * share * hosts[0]["batches"] / hosts[0]["seconds"]))
+                )
+                nears = [self.cell(NEAR_ALONE, exchange, 0.0, epochs=1, batches=count)]
                 # A trainer that takes its time is measured with the first share only.
-                for trainer in trainers if share == shares[0] else [name for name in trainers if name == "none"]:
-                    rows += self._with_trainer(trainer, share, exchange, alone, strategies, tell)
+                wanted = [trainer for trainer in trainers if share == shares[0] or trainer == "none"]
+                runs: dict[tuple[str, str], list[Row]] = {}
+                for number in range(self.rounds):
+                    tell(f"{self.source}, near at {share:g} of a core: round {number + 1} of {self.rounds}")
+                    if number:
+                        hosts.append(self.cell(ALONE, None, 0.0, epochs=self.epochs))
+                        nears.append(self.cell(NEAR_ALONE, exchange, 0.0, epochs=1, batches=count))
+                    for trainer in wanted:
+                        step = self._step(trainer, fastest(hosts), fastest(nears))
+                        for strategy in strategies:
+                            if strategy == SPARING and trainer == "none":
+                                continue
+                            shared = None if strategy == ALONE else exchange
+                            row = self.cell(strategy, shared, step, epochs=self.epochs)
+                            runs.setdefault((trainer, strategy), []).append(row)
+                # With no trainer the host alone is one measurement, under two names.
+                if ("none", ALONE) in runs:
+                    runs["none", ALONE] += hosts
+                alone = self._alone(fastest(hosts), fastest(nears))
+                rows += self._completed(share, alone, runs, tell)
         return rows
+
+    @staticmethod
+    def _step(trainer: str, host: Row, near: Row) -> float:
+        host_a_batch, near_a_batch = (row["seconds"] / row["batches"] for row in (host, near))
+        together = host_a_batch * near_a_batch / (host_a_batch + near_a_batch)
+        return {"none": 0.0, "matched": together, "slow": 1.5 * host_a_batch}[trainer]
 
     def _alone(self, host: Row, near: Row) -> Row:
         rates = {"host_rate": host["samples"] / host["seconds"], "near_rate": near["samples"] / near["seconds"]}
@@ -108,24 +141,25 @@ class Bench:
             "near_seconds_a_batch": near["seconds"] / near["batches"],
         }
 
-    def _with_trainer(
-        self, trainer: str, share: float, exchange: Path, alone: Row, strategies: list[str], tell: Any
-    ) -> list[Row]:
-        host, near = alone["host_seconds_a_batch"], alone["near_seconds_a_batch"]
-        step = {"none": 0.0, "matched": host * near / (host + near), "slow": 1.5 * host}[trainer]
+    @staticmethod
+    def _completed(share: float, alone: Row, runs: dict[tuple[str, str], list[Row]], tell: Any) -> list[Row]:
         rows: list[Row] = []
-        base: Row | None = None
-        for strategy in strategies:
-            if strategy == SPARING and trainer == "none":
-                continue
-            row = self.cell(strategy, None if strategy == ALONE else exchange, step, epochs=self.epochs)
-            done = completed({**row, **alone, "trainer": trainer, "share": share}, base)
-            base = done if strategy == ALONE else base
+        bases: dict[str, Row] = {}
+        for (trainer, strategy), found in runs.items():
+            row = {**fastest(found), **alone, "trainer": trainer, "share": share, "strategy": strategy}
+            row["all_rates"] = [each["samples"] / each["seconds"] for each in found]
+            done = completed(row, bases.get(trainer))
+            if strategy == ALONE:
+                bases[trainer] = done
             rows.append(done)
-            tell(
-                f"{self.source} {share:g} {trainer} {strategy}: {done['rate']:.0f} images/s, {done.get('gain', 1):.3f}x"
-            )
+            gain = f"{done['rate']:.0f} images/s, {done.get('gain', 1):.3f}x"
+            tell(f"{done['source']} {share:g} {trainer} {strategy}: {gain}")
         return rows
+
+
+def fastest(rows: list[Row]) -> Row:
+    """Give the run that was disturbed least, what lay ready before it left out."""
+    return max(rows, key=counted_rate)
 
 
 def main(
@@ -138,7 +172,8 @@ def main(
         str, typer.Option(help="Strategies to measure beside the host alone.")
     ] = "mte,wrr,paced,sparing",
     seconds: Annotated[float, typer.Option(min=0.05, help="Of an epoch on the host alone.")] = 4.0,
-    epochs: Annotated[int, typer.Option(min=2, help="In all; the first does not count.")] = 2,
+    epochs: Annotated[int, typer.Option(min=2, help="In all; the first does not count.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each cell, in turns; the fastest counts.")] = 3,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 4,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
@@ -156,7 +191,14 @@ def main(
         for name in sources.split(","):
             dataset = make_dataset(SOURCES[name], folder, Path(scratch, f"{name}.hr"))
             bench = Bench(
-                name, dataset, Path(scratch), seconds=seconds, epochs=epochs, prefetch=prefetch, sparing=sparing
+                name,
+                dataset,
+                Path(scratch),
+                seconds=seconds,
+                epochs=epochs,
+                rounds=rounds,
+                prefetch=prefetch,
+                sparing=sparing,
             )
             parts = [float(share) for share in shares.split(",")]
             rows += bench.measure(parts, trainers.split(","), chosen, console.print)
@@ -167,6 +209,10 @@ def main(
         "machine": machine.describe(),
         "commit": machine.commit(),
         "pictures": "painted" if folder is None else folder.name,
+        "command": f"python benchmarks/prongs.py {'' if folder is None else folder.name} --sources {sources} "
+        f"--shares {shares} "
+        f"--trainers {trainers} --strategies {strategies} --seconds {seconds:g} --epochs {epochs} --rounds {rounds} "
+        f"--prefetch {prefetch} --sparing {sparing}",
         "watts": stated(),
         "seconds": seconds,
         "rows": rows,

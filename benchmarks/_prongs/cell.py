@@ -56,7 +56,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     wall = cpu = near_cpu = stepped = 0.0
     samples = steps = 0
     memory: list[int] = []
-    near_batches = 0
+    near_batches = stock = 0
     with loader:
         for epoch in range(order["epochs"]):
             counts = epoch > 0 or order["epochs"] == 1
@@ -84,6 +84,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
                 after = _near(loader)
                 near_cpu += after[0] - prepared[0]
                 near_batches += after[1] - prepared[1]
+                stock += (after[1] - prepared[1]) - (after[2] - prepared[2])
         figures = loader.stats()
     return {
         "samples": samples,
@@ -93,18 +94,21 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         "host_cpu": cpu,
         "near_cpu": near_cpu,
         "near_batches": near_batches,
+        "stock_batches": max(0, stock),
         "buffer_bytes": sum(memory) / max(1, len(memory)) - before,
         "prongs": figures.get("prongs"),
     }
 
 
-def _near(loader: headrace.Loader) -> tuple[float, int]:
-    """CPU seconds of the near worker so far, and batches of it that were trained on."""
+def _near(loader: headrace.Loader) -> tuple[float, int, int]:
+    """CPU seconds of the near worker so far, batches of it that were trained on, and batches that it has made."""
     figures = loader.stats().get("prongs")
     if figures is None:
-        return 0.0, 0
+        return 0.0, 0, 0
     near = figures["near"]
-    return (0.0 if near is None else near["cpu_seconds"]), figures["near_batches"]
+    if near is None:
+        return 0.0, figures["near_batches"], 0
+    return near["cpu_seconds"], figures["near_batches"], near["batches"]
 
 
 def _wait_for_near(loader: headrace.Loader) -> int:
