@@ -49,7 +49,7 @@ def main(
     part: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(PARTS)}.")] = ",".join(PARTS),
     cores: Annotated[str, typer.Option(help="Comma-separated numbers of cores.")] = "1,2",
     images: Annotated[int, typer.Option(min=8, help="At most so many of a folder.")] = 400,
-    rounds: Annotated[int, typer.Option(min=1, help="Medians of how many rounds.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, of which the fastest run of each cell counts.")] = 2,
     seconds: Annotated[float, typer.Option(min=0.1, help="A measurement, at least.")] = 2.0,
     files: Annotated[int, typer.Option(min=100, help="Small files of the part `records`.")] = records.FILES,
     direct: Annotated[bool, typer.Option(help="Read past the page cache.")] = True,

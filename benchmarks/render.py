@@ -23,6 +23,7 @@ from benchmarks._kernels import report as kernel_report
 from benchmarks._loaders import chart
 from benchmarks._loaders import report as loader_report
 from benchmarks._plan import report as plan_report
+from benchmarks._prongs import report as prongs_report
 from benchmarks.machine import ROOT
 
 if TYPE_CHECKING:
@@ -93,6 +94,16 @@ def plan_cells(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def prongs_cells(folder: Path) -> str:
+    """Two prongs beside what they are judged by, then every cell."""
+    document = results.read(folder / "prongs.json")
+    bars = prongs_report.bars(document["rows"])
+    parts = [prongs_report.provenance(document), bars.markdown()]
+    for table in prongs_report.tables(document["rows"]):
+        parts += [f"### {table.title}", table.markdown()]
+    return "\n\n".join(parts)
+
+
 RENDERERS: Mapping[str, Callable[[Path], str]] = {
     "codec": codec_summary,
     "codec-sets": codec_sets,
@@ -100,6 +111,7 @@ RENDERERS: Mapping[str, Callable[[Path], str]] = {
     "loaders-cases": loaders_cases,
     "kernels": kernels_ceilings,
     "plan": plan_cells,
+    "prongs": prongs_cells,
 }
 
 

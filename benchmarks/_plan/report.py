@@ -44,7 +44,10 @@ def mix_table(part: Mapping[str, Any]) -> Table:
         rows,
         title=f"{part['source_format']} source, {part['images']} images: images/s measured (predicted)",
         notes=[
-            f"Storage emulated: {rates}; {reads}. Batches of {part['batch_size']}, {part['rounds']} rounds, medians."
+            (
+                f"Storage emulated: {rates}; {reads}. "
+                f"Batches of {part['batch_size']}, the fastest of {part['rounds']} rounds."
+            )
         ],
     )
 

@@ -170,3 +170,13 @@ def bars(rows: list[dict[str, Any]]) -> Table:
 def stated() -> dict[str, float]:
     """The watts that energies were worked out with."""
     return {name: getattr(replace(WATTS), name) for name in ("host", "near", "trainer", "rest")}
+
+
+def provenance(document: dict[str, Any]) -> str:
+    """Where the figures come from, in one paragraph."""
+    machine = document["machine"]
+    watts = ", ".join(f"{name} {value:g}" for name, value in document["watts"].items())
+    return (
+        f"Measured with `{document['command']}` at commit {document['commit'] or 'no commit'} on {machine['cpu']} "
+        f"({machine['cores']} cores, {machine['python']}). Watts stated, not measured: {watts}."
+    )
