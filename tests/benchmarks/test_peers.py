@@ -64,8 +64,9 @@ def test_cpu_time_is_that_of_the_start_the_end_and_of_processes_that_run_or_have
 
     found = protocol.measure(load, JOB)
 
-    assert found["epochs"][0]["cpu_seconds"] == pytest.approx(0.5, abs=0.15)
-    assert found["cpu_seconds"] == pytest.approx(0.6, abs=0.15)
+    # Nothing that was burnt is missing. Forking and ending a process as large as a test run's costs time as well.
+    assert 0.49 <= found["epochs"][0]["cpu_seconds"] < 1
+    assert 0.59 <= found["cpu_seconds"] < 1.2
 
 
 @pytest.mark.parametrize(("height", "width"), [(1024, 2048), (400, 533), (64, 64), (3, 900), (900, 3)])
