@@ -155,16 +155,21 @@ void Engine::work(bool spare) noexcept {
   worker.tally.begin();
   for (Claim mine; claim(mine, spare); mine.batch.reset()) {
     worker.hold.begin(order_of(mine.batch->number_, mine.jobs.front().position), mine.has_core);
-    for (const Batch::Job& job : mine.jobs) run(worker, mine, job);
+    for (const Batch::Job& job : mine.jobs) run(worker, mine, job, &job == &mine.jobs.back());
     worker.hold.release();
     worker.tally.flush();
   }
 }
 
-void Engine::run(Worker& worker, const Claim& claim, Batch::Job job) noexcept {
+void Engine::run(Worker& worker, const Claim& claim, Batch::Job job, bool last) noexcept {
   const std::shared_ptr<Batch>& batch = claim.batch;
+  // Whoever has seen the end of a batch finds all of it in the stats.
+  const auto end = [&] {
+    if (last) worker.tally.flush();
+    batch->end_job();
+  };
   for (;;) {
-    if (batch->cancelled()) return batch->end_job();
+    if (batch->cancelled()) return end();
     choose(*batch, job, worker.hold.share);
     const Rendition& r = batch->rendition(job);
     Costs& costs = worker.tally.costs(r.format);
@@ -176,11 +181,11 @@ void Engine::run(Worker& worker, const Claim& claim, Batch::Job job) noexcept {
     costs.pixels += std::uint64_t{r.shape.height} * r.shape.width;
     const Status status = decode(worker, *batch, job, costs);
     worker.hold.share.end();
-    if (status) return batch->end_job();
+    if (status) return end();
     job.failed |= static_cast<std::uint8_t>(1U << job.rendition);
     if (!has_other(*batch, job)) {
       batch->fail(job, status);
-      return batch->end_job();
+      return end();
     }
     failed_renditions_.fetch_add(1, std::memory_order_relaxed);
   }

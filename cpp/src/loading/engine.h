@@ -131,7 +131,7 @@ class Engine {
   struct Worker;
 
   void work(bool spare) noexcept;
-  void run(Worker& worker, const Claim& claim, Batch::Job job) noexcept;
+  void run(Worker& worker, const Claim& claim, Batch::Job job, bool last) noexcept;
   Status decode(Worker& worker, Batch& batch, const Batch::Job& job, Costs& costs) noexcept;
   void read_foreign(Worker& worker, const std::shared_ptr<Batch>& batch, const Batch::Job& job, Costs& costs) noexcept;
 

@@ -109,6 +109,7 @@ void Engine::read_foreign(Worker& worker, const std::shared_ptr<Batch>& batch, c
     return batch->end_job();
   }
   foreign->read(worker.hold, costs);
+  worker.tally.flush();  // before anyone can end it
   foreign->hold_.share = std::move(worker.hold.share);
   if (foreign->ended()) return;
   const std::size_t n_bytes = foreign->data().size();
