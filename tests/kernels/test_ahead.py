@@ -50,6 +50,7 @@ AMDGCN = """
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_compiles_for_devices_that_are_not_there(tmp_path):
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
