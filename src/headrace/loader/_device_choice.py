@@ -37,7 +37,7 @@ _log = logging.getLogger("headrace.loader")
 # Triton has kernels for these; elsewhere plain PyTorch would decode, which is slower than the CPU's own decoder.
 _ACCELERATORS = ("cuda", "xpu")
 # Measured with batches of 32: at 37 KiB decoded of an image the host's part takes longer than decoding, at 64 KiB about
-# four fifths of it (docs/concepts/accelerator.md). Below this, the device would cost the host more than it saves.
+# four fifths of it. Below this, the device would cost the host more than it saves.
 _LEAST_BYTES = 64 << 10
 _LOOKED_AT = 256  # samples that stand for all
 _DOABLE = (CenterCrop, HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop, Resize, VerticalFlip)
