@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from benchmarks._plan.cells import Recipe, measure, open_loader
+from benchmarks._plan.cells import Cell, Recipe, Trainer, measure, one_slice, open_loader, slices_of
 from benchmarks._plan.environments import Environment, balanced_rate
 from benchmarks._plan.stores import Stores
 from headrace.planning import Calibration, plan
-from headrace.planning._calibrate import held_to
+from headrace.planning._pace import Pace
+from headrace.planning._turns import held_to
 
 DROP = 3.0
 SETTLED = 0.05
 BATCHES_GIVEN = 20
-_BEFORE, _AFTER = 30, 80
 
 
 def run(
@@ -40,58 +41,78 @@ def run(
     best = plan(calibration, after.machine)
     log(f"two renditions: {', '.join(each.format for each in two.shares)}")
     dataset, replanned, unconfined = stores.mixed(two), stores.mixed(new), stores.mixed(best)
-    runs, goals, frees = [], [], []
+    pace = Pace()
+    earlier = later = goal = free = Cell(())
+    settled: list[int] = []
     for _ in range(rounds):
-        runs.append(_epoch(dataset, recipe, before, after))
-        goals.append(measure(replanned, recipe, after, seconds).rate)
-        frees.append(measure(unconfined, recipe, after, seconds).rate)
-    # Of each the fastest run: what disturbs one only slows it.
-    goal, free = max(goals), max(frees)
-    settled = [_rate(times[_BEFORE + BATCHES_GIVEN :], recipe.batch_size) for times in runs]
+        if later.counted_seconds < seconds:
+            begun, ended, times = _epoch(dataset, recipe, before, after, seconds, pace)
+            earlier, later = earlier + begun, later + ended
+            settled.append(_settled_after(times, recipe.batch_size, ended.rate))
+        if goal.counted_seconds < seconds:
+            goal += measure(replanned, recipe, after, seconds, pace)
+        if free.counted_seconds < seconds:
+            free += measure(unconfined, recipe, after, seconds, pace)
     return {
         "source_format": calibration.source_format,
         "formats": [each.format for each in two.shares],
         "cores": cores,
         "storage_rate": before.storage_rate,
         "storage_rate_after": after.storage_rate,
-        "rate_before": statistics.median(_rate(times[10:_BEFORE], recipe.batch_size) for times in runs),
-        "rate_after": max(settled),
-        "rate_replanned": goal,
-        "rate_replanned_all_formats": free,
+        "rate_before": earlier.rate,
+        "rate_after": later.rate,
+        "rate_replanned": goal.rate,
+        "rate_replanned_all_formats": free.rate,
         "rate_replanned_predicted": new.predicted.rate,
-        "ratio": max(settled) / goal,
-        "ratio_all_formats": max(settled) / free,
-        "settled_after_batches": statistics.median(_settled_after(times, recipe.batch_size) for times in runs),
-        "batch_seconds": runs[0],
+        "ratio": later.rate / goal.rate,
+        "ratio_all_formats": later.rate / free.rate,
+        "settled_after_batches": statistics.median(settled),
+        "disturbed": [cell.disturbed for cell in (later, goal, free)],
     }
 
 
-def _epoch(dataset: Any, recipe: Recipe, before: Environment, after: Environment) -> list[float]:
-    """Seconds of each batch; storage changes after some."""
-    times = []
+def _epoch(
+    dataset: Path, recipe: Recipe, before: Environment, after: Environment, seconds: float, pace: Pace
+) -> tuple[Cell, Cell, list[float]]:
+    """The rate before storage changes, the rate from 20 batches after it on, and the seconds of those 20 and more."""
     with held_to(before.cores), open_loader(dataset, recipe, before) as loader:
-        batches = iter(loader)
-        next(batches)
-        last = time.perf_counter()
-        for number in range(_BEFORE + _AFTER):
-            if number == _BEFORE:
-                loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for measurements such as this one
-            next(batches)
-            now = time.perf_counter()
-            times.append(now - last)
-            last = now
-    return times
+        batches, trainer = Timed(loader), Trainer(0.0)
+        one_slice(batches, trainer, recipe, before, pace)
+        begun = slices_of(batches, trainer, recipe, before, seconds, pace)
+        loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for measurements such as this one
+        changed = len(batches.times)
+        for _ in range(BATCHES_GIVEN):
+            trainer.take(next(batches))
+        ended = slices_of(batches, trainer, recipe, after, seconds, pace)
+    return begun, ended, batches.times[changed:]
+
+
+class Timed:
+    """Batches, and how long each was in coming."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = iter(batches)
+        self._last = time.perf_counter()
+        self.times: list[float] = []
+
+    def __iter__(self) -> Timed:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._batches)
+        now = time.perf_counter()
+        self.times.append(now - self._last)
+        self._last = now
+        return batch
 
 
 def _rate(times: list[float], batch_size: int) -> float:
     return batch_size * len(times) / sum(times)
 
 
-def _settled_after(times: list[float], batch_size: int, window: int = 10) -> int:
-    """Batches after the drop until a window of them is within 5 % of the rate at the end."""
-    after = times[_BEFORE:]
-    end = _rate(after[BATCHES_GIVEN:], batch_size)
-    for number in range(len(after) - window):
-        if abs(_rate(after[number : number + window], batch_size) / end - 1) <= SETTLED:
+def _settled_after(times: list[float], batch_size: int, end: float, window: int = 10) -> int:
+    """Batches after the change until a window of them is within 5 % of the rate at the end."""
+    for number in range(len(times) - window):
+        if abs(_rate(times[number : number + window], batch_size) / end - 1) <= SETTLED:
             return number
-    return len(after)
+    return len(times)

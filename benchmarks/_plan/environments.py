@@ -43,10 +43,15 @@ def is_mix(found: Plan) -> bool:
 
 
 def balanced_rate(calibration: Calibration, cores: int, most: float) -> float:
-    """The least storage rate, up to `most`, at which a mix gains about as much over single formats as it can."""
+    """The least storage rate, up to `most`, at which a mix gains about as much over single formats as it can.
+
+    Where no mix gains, `most`: then a single format is the plan on either side of it.
+    """
     rates = [float(rate) for rate in np.geomspace(most / 1000, most, _TRIED)]
     gains = {rate: _gain(calibration, rate, cores) for rate in rates}
     best = max(gains.values())
+    if best <= 1.0:
+        return most
     return next(rate for rate in rates if gains[rate] - 1 >= _NEARLY * (best - 1))
 
 

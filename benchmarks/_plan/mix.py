@@ -6,13 +6,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks._plan.cells import Cell, Recipe, measure
 from benchmarks._plan.environments import LEAST_SHARE, Environment, environments, is_mix, storage_rates
 from benchmarks._plan.stores import Stores
 from headrace.planning import Calibration, Grid, Plan, plan, predict, what_if
+from headrace.planning._pace import Pace
 
 MIX = "mix"
 
@@ -28,22 +30,21 @@ def run(
     seconds: float,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Measure all cells, round after round, and give each its fastest run: what disturbs one only slows it."""
+    """Measure all cells, round after round; of each what nothing slowed counts."""
     rates = storage_rates(calibration, disk_rate)
     places = list(environments(calibration, rates, cores))
     plans = {place.name: plan(calibration, place.machine, step=place.step) for place in places}
     paths = {name: stores.single(name) for name in calibration.formats}
     mixed = {place.name: stores.mixed(plans[place.name]) for place in places}
-    measured: dict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for number in range(rounds):
-        for place in places:
-            log(f"round {number + 1} of {rounds}: {place.name}")
-            for name in calibration.formats:
-                measured[place.name, name].append(measure(paths[name], recipe, place, seconds))
-            # A plan of one format is that format: it was measured just now.
-            alone = plans[place.name].shares[0].format if len(plans[place.name].shares) == 1 else None
-            again = measured[place.name, alone][-1] if alone else None
-            measured[place.name, MIX].append(again or measure(mixed[place.name], recipe, place, seconds))
+    cells: dict[tuple[str, str], tuple[Path, Environment]] = {}
+    for place in places:
+        cells |= {(place.name, name): (path, place) for name, path in paths.items()}
+        if len(plans[place.name].shares) > 1:
+            cells[place.name, MIX] = (mixed[place.name], place)
+    measured = _measure(cells, recipe, rounds=rounds, seconds=seconds, log=log)
+    for place in places:
+        if len(plans[place.name].shares) == 1:  # a plan of one format is that format
+            measured[place.name, MIX] = measured[place.name, plans[place.name].shares[0].format]
     rows = [_row(place, plans[place.name], calibration, measured) for place in places]
     return {
         "source_format": calibration.source_format,
@@ -57,29 +58,52 @@ def run(
         "rounds": rounds,
         "seconds": seconds,
         "environments": rows,
+        "disturbed_cells": sum(cell["disturbed"] for row in rows for cell in row["cells"]),
         "summary": summarise(rows, calibration.source_format),
     }
+
+
+def _measure(
+    cells: Mapping[tuple[str, str], tuple[Path, Environment]],
+    recipe: Recipe,
+    *,
+    rounds: int,
+    seconds: float,
+    log: Callable[[str], None],
+) -> dict[tuple[str, str], Cell]:
+    """Measure all cells, and in later rounds those again that a neighbour has not let have their seconds yet."""
+    measured = {key: Cell(()) for key in cells}
+    pace = Pace()
+    for number in range(1, rounds + 1):
+        wanting = [key for key, cell in measured.items() if cell.counted_seconds < seconds]
+        for at, key in enumerate(wanting, 1):
+            log(f"round {number} of at most {rounds}, {at} of {len(wanting)}: {key[0]}, {key[1]}")
+            path, place = cells[key]
+            measured[key] += measure(path, recipe, place, seconds - measured[key].counted_seconds, pace)
+    return measured
 
 
 def _row(
     place: Environment,
     found: Plan,
     calibration: Calibration,
-    measured: dict[tuple[str, str], list[Cell]],
+    measured: Mapping[tuple[str, str], Cell],
 ) -> dict[str, Any]:
     cells = []
     for name in (*calibration.formats, MIX):
         predicted = (
             found.predicted.rate if name == MIX else predict(calibration, place.machine, name, step=place.step).rate
         )
-        runs = measured[place.name, name]
+        cell = measured[place.name, name]
         cells.append(
             {
                 "format": name,
                 "predicted": predicted,
-                "measured": max(run.rate for run in runs),
-                "cpu_seconds": min(run.cpu_seconds for run in runs),
-                "runs": [run.rate for run in runs],
+                "measured": cell.rate,
+                "measured_with_disturbances": cell.rate_of_all,
+                "disturbed": cell.disturbed,
+                "cpu_seconds": cell.cpu_seconds,
+                "slices": [[each.samples / each.seconds, each.pace, each.counts] for each in cell.slices],
             }
         )
     return {

@@ -21,6 +21,7 @@ EDGE = 64
 _FOLDERS = 20
 _DEPTH = 8
 _ROUNDS = 3
+_ROUNDS_OF_FEW = 9  # a short run says less
 
 
 def run(folder: Path, images: Path, *, files: int, log: Callable[[str], None]) -> dict[str, Any]:
@@ -31,9 +32,9 @@ def run(folder: Path, images: Path, *, files: int, log: Callable[[str], None]) -
     few = _build(folder / f"small-{files}-few", small, sample, log)
     everything = _build(folder / f"small-{files}-all", small, paths, log)
     log(f"reading {len(sample)} of {files} files cold, and as records")
-    predicted = _rates(sample, few)
+    predicted = _rates(sample, few, _ROUNDS_OF_FEW)
     log(f"reading {files} files cold, and as records")
-    measured = _rates(paths, everything)
+    measured = _rates(paths, everything, _ROUNDS)
     gains = [records.rate / raw.rate for raw, records in (predicted, measured)]
     return {
         "files": files,
@@ -51,13 +52,11 @@ def run(folder: Path, images: Path, *, files: int, log: Callable[[str], None]) -
     }
 
 
-def _rates(paths: list[Path], dataset: Path) -> tuple[ReadRate, ReadRate]:
+def _rates(paths: list[Path], dataset: Path, rounds: int) -> tuple[ReadRate, ReadRate]:
     """Files and records in turns, each cold each time; the middle one of either."""
     os.sync()  # what is not written yet is not dropped from memory
-    runs = [
-        (measure_raw_files(paths, workers=_DEPTH), measure_records(dataset, workers=_DEPTH)) for _ in range(_ROUNDS)
-    ]
-    raw, records = (sorted(each, key=lambda run: run.rate)[_ROUNDS // 2] for each in zip(*runs, strict=True))
+    runs = [(measure_raw_files(paths, workers=_DEPTH), measure_records(dataset, workers=_DEPTH)) for _ in range(rounds)]
+    raw, records = (sorted(each, key=lambda run: run.rate)[rounds // 2] for each in zip(*runs, strict=True))
     return raw, records
 
 

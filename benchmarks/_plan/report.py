@@ -46,7 +46,7 @@ def mix_table(part: Mapping[str, Any]) -> Table:
         notes=[
             (
                 f"Storage emulated: {rates}; {reads}. "
-                f"Batches of {part['batch_size']}, the fastest of {part['rounds']} rounds."
+                f"Batches of {part['batch_size']}. Slices that a neighbour slowed do not count."
             )
         ],
     )

@@ -3,35 +3,32 @@
 
 Nothing is estimated from the format's name. Each format gets a small dataset, and the loader runs over it with the
 recipe's transforms and batch size: once with one core at work, once with all. Formats take turns, round after round,
-so that a disturbance meets them all; medians count.
+and turns during which something slowed the machine are taken again: a cost is of the machine as it is when it is left
+alone. Medians count.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from headrace import formats as image_formats
 from headrace.building import build
-from headrace.loader import Loader
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._options import candidates, describe
 from headrace.planning._options import loader_options as make_options
+from headrace.planning._pace import QUIET, Pace
 from headrace.planning._sample import Sample, take_sample
-from headrace.records import open_dataset
+from headrace.planning._turns import Run, Store, quiet
 from headrace.transforms import Recipe
 
 FORMATS = ("hri:dense", "hri:fast", "raw")
@@ -42,10 +39,19 @@ QUICK_SAMPLES = 24
 ProgressHook: TypeAlias = Callable[[int, int, str], None]
 """Called with the steps done, all steps, and what comes next."""
 
-_ROUNDS, _QUICK_ROUNDS = 5, 2
-_SECONDS, _QUICK_SECONDS = 0.5, 0.15
-_MOST_REPEATS = 256
-_LEAST_SAMPLES = 16
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """How long to measure."""
+
+    rounds: int
+    patience: int
+    """Times as many rounds at most, until so many were quiet."""
+    seconds: float
+    """Of a turn."""
+
+
+_THOROUGH, _QUICK = _Effort(6, 4, 0.3), _Effort(2, 2, 0.15)
 _LEAST_USE = 0.5
 """Of the cores: a loader that had less work than that was held up by something that is not measured here."""
 
@@ -89,16 +95,20 @@ def calibrate(
     names = candidates(sample.own_format, formats, FORMATS)
     steps = _Steps(progress)
     with tempfile.TemporaryDirectory(prefix="headrace-plan-", dir=workdir) as folder:
-        steps.total = len(names) + (2 if crowd > 1 else 1) * len(names) * (1 + _rounds(quick))
+        effort = _QUICK if quick else _THOROUGH
+        steps.total = len(names) + (2 if crowd > 1 else 1) * len(names) * (1 + effort.rounds)
         stores = [_store(sample, name, Path(folder), steps) for name in names]
-        runs = [_Run(store, options, number) for number in ((1, crowd) if crowd > 1 else (1,)) for store in stores]
+        pace = Pace()
+        numbers = (1, crowd) if crowd > 1 else (1,)
+        runs = [Run(store, options, number, pace) for number in numbers for store in stores]
         try:
-            _measure(runs, steps, rounds=_rounds(quick), seconds=_QUICK_SECONDS if quick else _SECONDS)
+            _measure(runs, steps, effort)
         finally:
             for run in runs:
                 run.close()
         costs = tuple(_cost(store, [run for run in runs if run.store is store], crowd) for store in stores)
-        consumer = statistics.median(turn.consumer for run in runs for turn in run.turns)
+        consumer = statistics.median(turn.consumer for run in runs for turn in quiet(run.turns))
+        paces = [turn.pace for run in runs for turn in run.turns]
     return Calibration(
         costs=costs,
         images=sample.images,
@@ -113,7 +123,8 @@ def calibrate(
             "platform": platform.platform(),
             "direct": direct,
             "quick": quick,
-            "rounds": _rounds(quick),
+            "turns": len(paces),
+            "quiet_turns": sum(pace <= QUIET for pace in paces),
         },
     )
 
@@ -121,20 +132,6 @@ def calibrate(
 def usable_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextlib.contextmanager
-def held_to(cores: int) -> Iterator[None]:
-    """Hold this thread, and those that it starts, to so many cores, where the system can."""
-    if not hasattr(os, "sched_getaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:cores])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 @dataclass(slots=True)
@@ -151,111 +148,25 @@ class _Steps:
         self.done += 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Store:
-    """The sample in one format."""
-
-    format: str
-    path: Path
-    stored_bytes: float
-    encode_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """What a sample took in one turn of a run: of all threads, of the consumer's, by the clock, and in bytes."""
-
-    cpu: float
-    consumer: float
-    kept_waiting: float
-    """How long threads that could have run were kept from a core."""
-    wall: float
-    read_bytes: float
-
-
-@dataclass(slots=True)
-class _Run:
-    """A loader over a store with so many cores at work."""
-
-    store: _Store
-    options: Mapping[str, Any]
-    cores: int
-    turns: list[_Turn] = field(default_factory=list)
-    cached_turns: list[_Turn] = field(default_factory=list)
-    """Of a loader that finds all bytes in memory: cores that idle in these wait for each other, not for storage."""
-    loaders: list[tuple[Loader, list[_Turn]]] = field(default_factory=list)
-
-    def prepare(self, seconds: float) -> None:
-        """Warm up, and make epochs that last long enough to be measured, and not much longer."""
-        n = len(open_dataset(self.store.path))
-        least = min(n, max(_LEAST_SAMPLES, self.options["batch_size"]))
-        with held_to(self.cores):
-            with self._make(_spread(n, least), direct=False) as once:
-                begun = time.perf_counter()
-                _turn(once)
-                took = (time.perf_counter() - begun) / least
-            wanted = math.ceil(seconds / max(took, 1e-6))
-            indices = np.tile(_spread(n, max(least, min(n, wanted))), min(_MOST_REPEATS, max(1, wanted // n)))
-            self.loaders.append((self._make(indices), self.turns))
-            if self.options["direct"]:
-                self.loaders.append((self._make(indices, direct=False), self.cached_turns))
-            else:
-                self.cached_turns = self.turns
-            for loader, _ in self.loaders:
-                _turn(loader)  # starts its threads, which stay on these cores
-
-    def measure(self) -> None:
-        with held_to(self.cores):
-            for loader, turns in self.loaders:
-                turns.append(_turn(loader))
-
-    def _make(self, indices: Any, **changes: Any) -> Loader:
-        options = {**self.options, **changes}
-        return Loader(self.store.path, indices=indices, shuffle=True, num_workers=self.cores, **options)
-
-    def close(self) -> None:
-        for loader, _ in self.loaders:
-            loader.close()
-
-
-def _spread(n: int, count: int) -> npt.NDArray[np.int64]:
-    """Rows from all over a sample, which lies in the order of its sizes."""
-    return np.arange(count, dtype=np.int64) * n // count
-
-
-def _turn(loader: Loader) -> _Turn:
-    """Load an epoch and do nothing with it."""
-    before, waiting = loader.stats(), _seconds_kept_waiting()
-    cpu, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
-    for _ in loader:
-        pass
-    wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
-    after, waiting = loader.stats(), _seconds_kept_waiting() - waiting
-    samples = after["samples"] - before["samples"]
-    n_bytes = after.get("bytes_read", 0) - before.get("bytes_read", 0)
-    return _Turn(cpu / samples, own / samples, max(waiting, 0.0) / samples, wall / samples, n_bytes / samples)
-
-
-def _seconds_kept_waiting() -> float:
-    """Of all threads of this process, from the scheduler's books; 0 where there are none."""
-    total = 0
-    for books in Path("/proc/self/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-            total += int(books.read_text(encoding="ascii").split()[1])
-    return total / 1e9
-
-
-def _measure(runs: Sequence[_Run], steps: _Steps, *, rounds: int, seconds: float) -> None:
+def _measure(runs: Sequence[Run], steps: _Steps, effort: _Effort) -> None:
     for run in runs:
-        steps.next(f"loading {run.store.format}, {run.cores} core{'s' if run.cores > 1 else ''}")
-        run.prepare(seconds)
-    for _ in range(rounds):
+        steps.next(f"loading {_name(run)}")
+        run.prepare(effort.seconds)
+    for number in range(effort.rounds * effort.patience):
         for run in runs:
-            steps.next(f"measuring {run.store.format}, {run.cores} core{'s' if run.cores > 1 else ''}")
-            run.measure()
+            if number < effort.rounds:
+                steps.next(f"measuring {_name(run)}")
+                run.measure()
+            elif run.wants(effort.rounds):
+                steps.next(f"measuring {_name(run)} again: the machine was slower than it can be")
+                run.measure()
 
 
-def _cost(store: _Store, runs: Sequence[_Run], crowd: int) -> Cost:
+def _name(run: Run) -> str:
+    return f"{run.store.format}, {run.cores} core{'s' if run.cores > 1 else ''}"
+
+
+def _cost(store: Store, runs: Sequence[Run], crowd: int) -> Cost:
     alone = next(run for run in runs if run.cores == 1)
     crowded = next((run for run in runs if run.cores == crowd and crowd > 1), None)
     return Cost(
@@ -269,29 +180,27 @@ def _cost(store: _Store, runs: Sequence[_Run], crowd: int) -> Cost:
     )
 
 
-def _taken(run: _Run) -> float:
+def _taken(run: Run) -> float:
     """Core seconds that a sample takes away: the CPU time, and what the cores idle between while they are in demand.
 
     A thread that was kept from a core did not idle: then the core was busy, with another thread or another program.
     """
-    cpu = statistics.median(turn.cpu for turn in run.turns)
+    cpu = statistics.median(turn.cpu for turn in quiet(run.turns))
     if run.cores == 1:
         return cpu  # a core that idles has nothing to do
-    used = statistics.median((turn.cpu + turn.kept_waiting) / (turn.wall * run.cores) for turn in run.cached_turns)
+    used = statistics.median(
+        (turn.cpu + turn.kept_waiting) / (turn.wall * run.cores) for turn in quiet(run.cached_turns)
+    )
     return cpu / min(1.0, max(used, _LEAST_USE))
 
 
-def _store(sample: Sample, name: str, folder: Path, steps: _Steps) -> _Store:
+def _store(sample: Sample, name: str, folder: Path, steps: _Steps) -> Store:
     steps.next(f"storing {sample.sampled} images as {name}")
     path = folder / name.replace(":", "-")
     begun = time.process_time()
     report = build(sample.source, path, format=name, workers=1)
     seconds = time.process_time() - begun
-    return _Store(name, path, report.n_bytes / report.samples, seconds / report.samples)
-
-
-def _rounds(quick: bool) -> int:
-    return _QUICK_ROUNDS if quick else _ROUNDS
+    return Store(name, path, report.n_bytes / report.samples, seconds / report.samples)
 
 
 def _cpu_name() -> str:
