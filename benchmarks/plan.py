@@ -33,10 +33,10 @@ from headrace.transforms import HorizontalFlip, RandomCrop, Resize
 
 PARTS = ("mix", "adaptive", "records", "training")
 
-# What is trained on: of large photographs all of each at a quarter of its pixels, of small ones random crops.
+# What is trained on: of large photographs all of each, made smaller; of small ones random crops.
 LARGE = (Resize(512), HorizontalFlip())
 SMALL = (RandomCrop(224), HorizontalFlip())
-_LARGE_FROM = 1024  # pixels of the longer side
+_LARGE_FROM = 700  # pixels of the longer side
 
 # Of what the disk gives at its best: emulated storage must not be faster than the real one below it.
 _OF_THE_DISK = 0.7
@@ -50,8 +50,8 @@ def main(
     part: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(PARTS)}.")] = ",".join(PARTS),
     cores: Annotated[str, typer.Option(help="Comma-separated numbers of cores.")] = "1,2",
     images: Annotated[int, typer.Option(min=8, help="At most so many of a folder.")] = 400,
-    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until it was left alone.")] = 12,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Of a cell, without what a neighbour slowed.")] = 1.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until it was left alone.")] = 24,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Of a cell, without what a neighbour slowed.")] = 0.5,
     files: Annotated[int, typer.Option(min=100, help="Small files of the part `records`.")] = records.FILES,
     direct: Annotated[bool, typer.Option(help="Read past the page cache.")] = True,
     disk_rate: Annotated[float, typer.Option(help="MB/s that may be emulated; 0 measures the disk.")] = 0.0,

@@ -85,6 +85,13 @@ def kernels_ceilings(folder: Path) -> str:
     return f"{kernel_report.ceiling_table(document).markdown()}\n\n{run}"
 
 
+def plan_summary(folder: Path) -> str:
+    """What plans come to, and two renditions while storage changes."""
+    document = results.read(folder / "plan.json")
+    parts = [plan_report.summary_table(document["mix"]).markdown(), plan_report.provenance(document)]
+    return "\n\n".join(parts)
+
+
 def plan_cells(folder: Path) -> str:
     """Plans beside what happened: every environment, then what it comes to, and the other parts."""
     document = results.read(folder / "plan.json")
@@ -92,6 +99,12 @@ def plan_cells(folder: Path) -> str:
     for table in plan_report.tables(document):
         parts += [f"### {table.title}", table.markdown()]
     return "\n\n".join(parts)
+
+
+def prongs_summary(folder: Path) -> str:
+    """Two prongs beside what they are judged by."""
+    document = results.read(folder / "prongs.json")
+    return "\n\n".join([prongs_report.bars(document["rows"]).markdown(), prongs_report.provenance(document)])
 
 
 def prongs_cells(folder: Path) -> str:
@@ -110,8 +123,10 @@ RENDERERS: Mapping[str, Callable[[Path], str]] = {
     "loaders": loaders_summary,
     "loaders-cases": loaders_cases,
     "kernels": kernels_ceilings,
-    "plan": plan_cells,
-    "prongs": prongs_cells,
+    "plan": plan_summary,
+    "plan-cells": plan_cells,
+    "prongs": prongs_summary,
+    "prongs-cells": prongs_cells,
 }
 
 

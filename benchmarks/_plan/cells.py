@@ -13,7 +13,7 @@ import numpy as np
 
 import headrace
 from benchmarks._plan.environments import Environment
-from headrace.planning._pace import QUIET, Pace
+from headrace.planning._pace import OTHERS, Pace, Stretch
 from headrace.planning._turns import held_to
 
 # Batches that are not counted: with them the pipeline fills, and threads start.
@@ -79,12 +79,12 @@ class Slice:
     samples: int
     seconds: float
     cpu_seconds: float  # of the process
-    pace: float  # how much slower the machine was than at its best
+    stretch: Stretch
     spare: bool  # whether the cores had time to spare, so that their speed decided nothing
 
     @property
     def counts(self) -> bool:
-        return self.spare or self.pace <= QUIET
+        return self.stretch.quiet or (self.spare and self.stretch.others <= OTHERS)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Cell:
     def counted(self) -> Sequence[Slice]:
         """Slices that nothing slowed; if there are none, the third that was slowed least."""
         found = [each for each in self.slices if each.counts]
-        return found or sorted(self.slices, key=lambda each: each.pace)[: -(-len(self.slices) // 3)]
+        return found or sorted(self.slices, key=lambda each: each.stretch.pace)[: -(-len(self.slices) // 3)]
 
     @property
     def counted_seconds(self) -> float:

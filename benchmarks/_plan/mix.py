@@ -103,7 +103,10 @@ def _row(
                 "measured_with_disturbances": cell.rate_of_all,
                 "disturbed": cell.disturbed,
                 "cpu_seconds": cell.cpu_seconds,
-                "slices": [[each.samples / each.seconds, each.pace, each.counts] for each in cell.slices],
+                "slices": [
+                    [each.samples / each.seconds, each.stretch.pace, each.stretch.others, each.counts]
+                    for each in cell.slices
+                ],
             }
         )
     return {

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from benchmarks._plan import mix, report
+from benchmarks._plan.cells import Cell, Slice
 from benchmarks._plan.environments import balanced_rate, environments, is_mix, storage_rates
 from benchmarks._plan.stores import Stores
 from benchmarks._plan.training import some_mix
@@ -14,6 +15,7 @@ from tests.planning.pictures import make_folder
 
 import headrace
 from headrace.planning import Calibration, Cost, Machine, plan
+from headrace.planning._pace import Stretch
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,7 @@ def test_tables_hold_the_figures():
         "direct": True,
         "batch_size": 16,
         "rounds": 2,
+        "disturbed_cells": 0,
         "environments": ROWS,
         "summary": mix.summarise(ROWS, "png"),
     }
@@ -105,6 +108,26 @@ def test_tables_hold_the_figures():
 
     assert "| balanced, 1c, none | 10.0 (10.0) | 31.0 (30.0) | 25.0 (30.0) | 40.0 (45.0) | 1.29x | 4.00x |" in text
     assert "50% hri:fast + 50% raw" in text
+
+
+def a_slice(rate, *, pace=1.0, others=0.0, spare=False):
+    return Slice(rate, 1.0, 0.5, Stretch(pace, others), spare)
+
+
+def test_what_a_neighbour_slowed_does_not_count():
+    cell = Cell((a_slice(100), a_slice(50, pace=1.7), a_slice(70, others=0.4)))
+    assert (cell.rate, cell.counted_seconds, cell.disturbed) == (100, 1.0, False)
+    assert cell.rate_of_all == pytest.approx(220 / 3)
+
+
+def test_the_speed_of_idle_cores_does_not_matter_but_other_programs_do():
+    cell = Cell((a_slice(80, pace=1.7, spare=True), a_slice(10, others=0.5, spare=True)))
+    assert (cell.rate, cell.disturbed) == (80, False)
+
+
+def test_a_cell_that_was_never_left_alone_says_so():
+    cell = Cell((a_slice(50, pace=1.7), a_slice(60, pace=1.2), a_slice(40, pace=1.9)))
+    assert (cell.rate, cell.counted_seconds, cell.disturbed) == (60, 0.0, True)
 
 
 def test_a_mix_is_what_the_builder_makes_of_its_plan(costs, tmp_path):

@@ -26,7 +26,7 @@ from headrace.building import build
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._options import candidates, describe
 from headrace.planning._options import loader_options as make_options
-from headrace.planning._pace import QUIET, Pace
+from headrace.planning._pace import Pace
 from headrace.planning._sample import Sample, take_sample
 from headrace.planning._turns import Run, Store, quiet
 from headrace.transforms import Recipe
@@ -45,13 +45,15 @@ class _Effort:
     """How long to measure."""
 
     rounds: int
-    patience: int
-    """Times as many rounds at most, until so many were quiet."""
     seconds: float
     """Of a turn."""
+    quiet: int
+    """Turns of each run that should be quiet."""
+    patience: float
+    """Seconds until that is given up."""
 
 
-_THOROUGH, _QUICK = _Effort(6, 4, 0.3), _Effort(2, 2, 0.15)
+_THOROUGH, _QUICK = _Effort(4, 0.25, 3, 120.0), _Effort(2, 0.15, 1, 4.0)
 _LEAST_USE = 0.5
 """Of the cores: a loader that had less work than that was held up by something that is not measured here."""
 
@@ -108,7 +110,7 @@ def calibrate(
                 run.close()
         costs = tuple(_cost(store, [run for run in runs if run.store is store], crowd) for store in stores)
         consumer = statistics.median(turn.consumer for run in runs for turn in quiet(run.turns))
-        paces = [turn.pace for run in runs for turn in run.turns]
+        turns = [turn for run in runs for turn in run.turns]
     return Calibration(
         costs=costs,
         images=sample.images,
@@ -123,8 +125,8 @@ def calibrate(
             "platform": platform.platform(),
             "direct": direct,
             "quick": quick,
-            "turns": len(paces),
-            "quiet_turns": sum(pace <= QUIET for pace in paces),
+            "turns": len(turns),
+            "quiet_turns": sum(turn.quiet for turn in turns),
         },
     )
 
@@ -152,14 +154,17 @@ def _measure(runs: Sequence[Run], steps: _Steps, effort: _Effort) -> None:
     for run in runs:
         steps.next(f"loading {_name(run)}")
         run.prepare(effort.seconds)
-    for number in range(effort.rounds * effort.patience):
+    last = time.monotonic() + effort.patience
+    for _ in range(effort.rounds):
         for run in runs:
-            if number < effort.rounds:
-                steps.next(f"measuring {_name(run)}")
-                run.measure()
-            elif run.wants(effort.rounds):
-                steps.next(f"measuring {_name(run)} again: the machine was slower than it can be")
-                run.measure()
+            steps.next(f"measuring {_name(run)}")
+            run.measure()
+    while wanting := [run for run in runs if run.wants(effort.quiet)]:
+        for run in wanting:
+            if time.monotonic() > last:
+                return
+            steps.next(f"measuring {_name(run)} again: the machine was disturbed")
+            run.measure()
 
 
 def _name(run: Run) -> str:

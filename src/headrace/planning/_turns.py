@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.loader import Loader
-from headrace.planning._pace import QUIET, Pace
+from headrace.planning._pace import Pace
 from headrace.records import open_dataset
 
 _MOST_REPEATS = 256
@@ -57,8 +57,9 @@ class Turn:
     """How long threads that could have run were kept from a core."""
     wall: float
     read_bytes: float
+    quiet: bool
+    """Whether the cores were ours, and as fast as they can be."""
     pace: float
-    """How much slower the machine was than at its best."""
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class Run:
 
     def wants(self, turns: int) -> bool:
         """Whether fewer turns than that were quiet."""
-        return any(sum(turn.pace <= QUIET for turn in found) < turns for _, found in self.loaders)
+        return any(sum(turn.quiet for turn in found) < turns for _, found in self.loaders)
 
     def _make(self, indices: Any, **changes: Any) -> Loader:
         options = {**self.options, **changes}
@@ -113,7 +114,7 @@ class Run:
 
 def quiet(turns: Sequence[Turn]) -> list[Turn]:
     """Those during which nothing slowed the machine; if there is none, the third that was slowed least."""
-    found = [turn for turn in turns if turn.pace <= QUIET]
+    found = [turn for turn in turns if turn.quiet]
     return found or sorted(turns, key=lambda turn: turn.pace)[: -(-len(turns) // 3)]
 
 
@@ -127,7 +128,7 @@ def take_turn(loader: Loader, pace: Pace) -> Turn:
         pace.look()
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
     sampled = pace.cpu_seconds - sampled
-    slowed = pace.end()
+    stretch = pace.end()
     after, waiting = loader.stats(), _seconds_kept_waiting() - waiting
     samples = after["samples"] - before["samples"]
     n_bytes = after.get("bytes_read", 0) - before.get("bytes_read", 0)
@@ -137,7 +138,8 @@ def take_turn(loader: Loader, pace: Pace) -> Turn:
         kept_waiting=max(waiting, 0.0) / samples,
         wall=wall / samples,
         read_bytes=n_bytes / samples,
-        pace=slowed,
+        quiet=stretch.quiet,
+        pace=stretch.pace,
     )
 
 
