@@ -65,13 +65,16 @@ def fast_step(_: Any) -> None:
 class Samples:
     """A map-style dataset for PyTorch's DataLoader, with a transform of its own, and slow where asked to be."""
 
-    def __init__(self, *, read: float = 0.0, transform: Any = None, count: int = 20 * BATCH) -> None:
-        self.read, self.transform, self._count = read, transform, count
+    def __init__(self, *, read: float = 0.0, work: float = 0.0, transform: Any = None, count: int = 20 * BATCH) -> None:
+        self.read, self.work, self.transform, self._count = read, work, transform, count
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, number: int) -> Any:
         time.sleep(self.read)
+        end = time.thread_time() + self.work
+        while time.thread_time() < end:
+            pass
         sample = {"image": picture(number, 16)}
         return sample if self.transform is None else self.transform(sample)

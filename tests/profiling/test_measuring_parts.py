@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,21 +16,10 @@ from tests.profiling.bottlenecks import write_dataset, write_folder
 
 from headrace import transforms
 from headrace.errors import ProfileError
-from headrace.profiling import (
-    _cold,
-    _course,
-    _differential,
-    _emulate,
-    _energy,
-    _foreign,
-    _meters,
-    _rates,
-    _raw,
-    _settings,
-    measure_raw_files,
-    measure_records,
-)
-from headrace.profiling._raw import RawLoader, RawSample, Throttle
+from headrace.profiling import measure_raw_files, measure_records
+from headrace.profiling.measuring import _batches, _cold, _differential, _disturbance, _energy, _meters, _rates, _raw
+from headrace.profiling.measuring._raw import RawLoader, RawSample, Throttle
+from headrace.profiling.subjects import _course, _foreign, _settings
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +38,12 @@ def test_a_pass_does_everything_once(workers):
     assert sorted(done) == list(range(20))
 
 
-def test_a_pace_goes_round_and_tells_waiting_from_working():
+def test_timing_goes_round_and_tells_waiting_from_working():
     seen = set()
-    pace = _rates.pace_of(lambda number: (seen.add(number), time.sleep(0.002)), 4, workers=2, seconds=0.1)
+    timing = _rates.timed(lambda number: (seen.add(number), time.sleep(0.002)), 4, workers=2, seconds=0.1)
 
     assert seen == {0, 1, 2, 3}
-    assert pace.cpu_seconds < 1 / pace.rate
+    assert timing.cpu_seconds < 1 / timing.rate
 
 
 def test_what_a_thread_raises_comes_out():
@@ -198,7 +188,23 @@ def test_a_throttle_lets_no_more_through_than_its_rate(monkeypatch):
     ids=["array", "dict", "ragged", "pair", "lists", "samples", "stranger"],
 )
 def test_images_of_a_batch_are_counted(batch, images):
-    assert _differential.count_images(batch) == images
+    assert _batches.count_images(batch) == images
+
+
+@pytest.mark.parametrize(
+    ("batch", "images"),
+    [
+        ([(np.zeros((3, 9, 9)), 1)] * 5, 5),
+        ((tuple([np.zeros((3, 9, 9))] * 5), tuple([{}] * 5)), 5),
+        ([[np.zeros((5, 3)), np.zeros((5, 3))], np.zeros(5)], 5),
+        ({"epoch": 3, "image": np.zeros((8, 3))}, 8),
+        ([np.zeros((640, 480, 3))] * 5, 5),
+    ],
+    ids=["samples", "columns of images", "two views", "a number first", "large images"],
+)
+def test_a_batch_size_tells_samples_from_columns(batch, images):
+    """Lists of arrays may be either; detection's `tuple(zip(*samples))` is the most common."""
+    assert _batches.count_images(batch, SimpleNamespace(batch_size=8)) == images
 
 
 def test_a_slow_loader_is_measured_all_the_same(monkeypatch):
@@ -217,6 +223,16 @@ def test_a_slow_loader_is_measured_all_the_same(monkeypatch):
 
     assert run.batches == 1
     assert run.total_images == 4
+
+
+def test_an_epoch_of_one_batch_is_measured():
+    """Whoever does not say how long an epoch is may have only first batches, which do not count at first."""
+
+    class Single:
+        def __iter__(self):
+            return iter([np.zeros(2)])
+
+    assert _differential.run_loader(Single(), seconds=0.01).batches > 0
 
 
 def test_a_loader_without_batches_is_refused():
@@ -265,6 +281,16 @@ def test_transforms_get_their_clock_off_again():
     assert view.dataset.transforms is str
 
 
+def test_a_collate_function_may_take_samples_apart():
+    """Each call gets samples of its own; one that fails in the end is passed over."""
+    samples = [{"image": np.zeros(3), "label": 1}] * 2
+    clock = _foreign._collate(lambda batch: [sample.pop("label") for sample in batch], samples, 4, 0.01)
+
+    assert clock.calls > 1
+    assert samples[0]["label"] == 1
+    assert _foreign._collate(lambda _: samples.pop(), samples, 4, 10.0) is None
+
+
 # Meters.
 
 
@@ -279,6 +305,42 @@ def test_cpu_time_and_memory_are_metered():
     assert cost.seconds > 0
     assert cost.peak_bytes is None or cost.peak_bytes > 8 << 20
     assert cost.others is None or cost.others >= 0
+
+
+def test_the_page_cache_of_a_container_is_free_memory(tmp_path):
+    assert _meters._container_limit(tmp_path) is None
+    for name, text in (("max", "1000"), ("current", "900"), ("stat", "anon 200\nactive_file 300\ninactive_file 400\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+
+    assert _meters._container_limit(tmp_path) == 800
+    (tmp_path / "memory.max").write_text("max")
+    assert _meters._container_limit(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("paces", "others", "names"),
+    [
+        ([10, 10, 10, 10, 10], 0.0, None),
+        ([10, 14, 14, 10, 10], 0.0, "one"),
+        ([10, 14, 10, 14, 14], 0.0, "two"),
+        ([14, 10, 14, 14, 10], 0.0, None),
+        ([10, 10, 10, 10, 10], 1.5, "one; two"),
+    ],
+    ids=["quiet", "neighbour", "neighbour later", "for a moment", "programs"],
+)
+def test_a_disturbed_measurement_is_told(monkeypatch, paces, others, names):
+    """A neighbour shows in the reference work before and after; other programs show in the system's books."""
+    samples = iter(paces)
+    monkeypatch.setattr(_disturbance, "Pace", lambda: SimpleNamespace(sample=lambda: next(samples)))
+    monkeypatch.setattr(_disturbance, "metered", lambda: nullcontext(_meters.Cost(seconds=1.0, others=others)))
+    monkeypatch.setattr(_disturbance.os, "cpu_count", lambda: 2)
+    watch = _disturbance.Watch(2)
+    for name in ("one", "two"):
+        with watch.during(name):
+            pass
+
+    assert names is None or f"while measuring: {names}." in watch.sentence()
+    assert (watch.sentence() is None) == (names is None)
 
 
 @pytest.fixture
@@ -314,21 +376,27 @@ def test_without_counters_there_is_no_source(tmp_path, monkeypatch):
 
 
 def test_fewer_cores_are_held_to_and_let_go():
-    before = _emulate.usable_cores()
-    with _emulate.on_cores(1) as there:
+    before = _settings.usable_cores()
+    with _settings.on_cores(1) as there:
         assert there == 1
-        assert not hasattr(os, "sched_getaffinity") or _emulate.usable_cores() == 1
-    assert _emulate.usable_cores() == before
-    with pytest.raises(ProfileError, match="what-if"), _emulate.on_cores(before + 1):
+        assert not hasattr(os, "sched_getaffinity") or _settings.usable_cores() == 1
+    assert _settings.usable_cores() == before
+    with pytest.raises(ProfileError, match="what-if"), _settings.on_cores(before + 1):
         pass
 
 
+@pytest.mark.parametrize(("text", "message"), [("link=1GB/s", "headrace plan"), ("cores=1.5", "whole ones")])
+def test_what_a_profile_cannot_emulate_is_refused(text, message):
+    with pytest.raises(ProfileError, match=message):
+        _settings.Emulation.parse(text)
+
+
 def test_core_counts_double_up_to_all():
-    assert _emulate.core_counts(1) == (1,)
-    assert _emulate.core_counts(6) == (1, 2, 4, 6)
-    assert _emulate.core_counts(4, (2, 4, 8)) == (2, 4)
+    assert _settings.core_counts(1) == (1,)
+    assert _settings.core_counts(6) == (1, 2, 4, 6)
+    assert _settings.core_counts(4, (2, 4, 8)) == (2, 4)
     with pytest.raises(ProfileError, match="were asked for"):
-        _emulate.core_counts(2, (4, 8))
+        _settings.core_counts(2, (4, 8))
 
 
 def test_a_recipe_says_how_batches_are_made(tmp_path):
@@ -339,6 +407,8 @@ def test_a_recipe_says_how_batches_are_made(tmp_path):
 
     assert making.batch_size == 5
     assert making.transform == [transforms.CenterCrop(8)]
+    with pytest.raises(ProfileError, match="1 or more"):
+        _settings.read_recipe(found.to_json(), transform=None, crop=None, batch_size=0)
     with pytest.raises(ProfileError, match="leave out"):
         _settings.read_recipe(found.to_json(), transform=None, crop=9, batch_size=None)
     (tmp_path / "recipe.json").write_text("{")

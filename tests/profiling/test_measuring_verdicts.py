@@ -46,7 +46,10 @@ def test_slow_storage_is_found(dataset):
 
 
 def test_too_few_cores_are_found(tmp_path):
-    """With one core, large images and a trainer that takes no time, decoding or transforming binds, on the cores."""
+    """With one core, large images and a trainer that takes no time, decoding or transforming binds, on the cores.
+
+    Of a machine with idle cores more workers would be asked for, and not more cores.
+    """
     path = write_dataset(tmp_path / "large.hr", count=16, edge=768, format="hri:dense")
     with headrace.Loader(
         path, batch_size=BATCH, output="numpy", num_workers=1, transform=[RandomResizedCrop(224)]
@@ -55,6 +58,7 @@ def test_too_few_cores_are_found(tmp_path):
 
     assert found.stage in ("decode", "transform")
     assert found.place == "cores"
+    assert {remedy.kind for remedy in found.remedies} & {"cores", "workers"} == {"cores"}
 
 
 def test_a_slow_transform_is_found(dataset):
@@ -62,7 +66,7 @@ def test_a_slow_transform_is_found(dataset):
     with headrace.Loader(dataset, batch_size=BATCH, output="numpy", transform=[slow_function]) as loader:
         found = verdict(loader)
 
-    assert found.stage == "transform"
+    assert (found.stage, found.place) == ("transform", "thread")
 
 
 def test_a_slow_trainer_is_found(dataset):
@@ -106,7 +110,17 @@ def test_slow_samples_of_a_data_loader_are_found(data_loader, workers):
     """A dataset that waits while it makes a sample waits for storage, as far as can be seen from outside."""
     loader = data_loader(Samples(read=SLOW / BATCH), batch_size=BATCH, num_workers=workers, collate_fn=list)
 
-    assert verdict(loader).stage in ("sample", "read")
+    assert verdict(loader).stage == "read"
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_too_few_cores_of_a_data_loader_are_found(data_loader, workers):
+    """A dataset that works while it makes a sample needs cores, and not faster storage."""
+    loader = data_loader(Samples(work=SLOW / BATCH / 4), batch_size=BATCH, num_workers=workers, collate_fn=list)
+    found = verdict(loader, emulate="cores=1")
+
+    assert found.stage == "sample"
+    assert found.place == ("cores" if workers else "trainer")
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])

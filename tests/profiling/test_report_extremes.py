@@ -16,8 +16,8 @@ from tests.profiling import profiles
 
 from headrace.errors import InvalidReport
 from headrace.profiling import Report, judge
-from headrace.profiling._figures import brief_text, bytes_text, number_text, printable, seconds_text
-from headrace.profiling._svg import spread, ticks
+from headrace.profiling._figures import brief_text, bytes_text, number_text, percent_text, printable, seconds_text
+from headrace.profiling.showing._svg import spread, ticks
 
 TREES = [
     Report(measurements).to_json()
@@ -87,6 +87,16 @@ def test_units_are_the_ones_that_people_use():
         "2.27 MB",
         "109 GB",
         "5,000 TB",
+    ]
+    shares = (0, 1e-5, 0.004, 0.5, 0.996, 0.99999, 1)
+    assert [percent_text(value) for value in shares] == [
+        "0 %",
+        "< 0.1 %",
+        "0.4 %",
+        "50 %",
+        "99.6 %",
+        "> 99.9 %",
+        "100 %",
     ]
     assert [seconds_text(value) for value in (0, 2.4e-5, 0.0051, 3.2, 312)] == [
         "0 µs",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.profiling.profiles import CORES, EVEN, STAGE_NAMES, curve, even, foreign, full, partial
 
 from headrace.profiling import Differential, Machine, Measurements, Rate, RecipeSummary, Source, Stage, judge
+from headrace.profiling.showing._summary import stage_rows
 
 PLACES = {"open": "storage", "read": "storage", "decode": "cores", "transform": "cores", "batch": "thread"}
 slowness = st.floats(1.3, 100.0)
@@ -207,11 +208,21 @@ def test_a_run_that_was_ended_early_says_so():
     verdict = judge(partial())
 
     assert verdict.stage == "decode"
-    assert any("ended early" in caution for caution in verdict.cautions)
+    assert any("Not everything could be measured" in caution for caution in verdict.cautions)
+
+
+def test_what_no_stage_shows_is_a_row_of_its_own_and_binds_alone():
+    """Of two rows for one stage in one place only the larger is marked."""
+    found = Differential(loader=100.0, warm_loader=900.0)
+    read = Stage(name="read", rates=curve(9_000.0), cold_rates=(Rate(cores=1, rate=2_000.0),))
+    measurements = replace(even(), stages=(read,), differential=found, reads_cold=True)
+    rows = stage_rows(measurements, judge(measurements))
+
+    assert [(row.title, row.binds) for row in rows] == [("read", False), ("read, the rest", True), ("copy", False)]
 
 
 def test_the_sentence_has_the_figures():
     sentence = judge(full()).sentence
 
-    for words in ("Decoding on 8 workers", "128 images/s", "366 images/s", "2.9 times", "65 %"):
+    for words in ("Decoding on 8 workers", "128 images/s", "366 images/s", "2.86 times", "65 %"):
         assert words in sentence

@@ -73,7 +73,7 @@ def test_another_format_is_predicted_from_its_costs():
 
     # 8 cores at 10 ms give 800; storage gave 4 GB/s, which is 2000 of 2 MB.
     assert remedy.rate == pytest.approx(800.0)
-    assert remedy.command == "headrace build photos photos.new.hr --format hri:fast"
+    assert remedy.command == "headrace build photos photos.hr --format hri:fast"
 
 
 def test_the_planners_own_prediction_goes_before_the_sum():
@@ -101,15 +101,38 @@ def test_what_is_stored_so_already_is_kept_as_it_is():
     assert remedy.command.endswith("--format keep")
 
 
-def test_a_dataset_is_not_told_to_become_what_it_is():
-    source = Source(kind="dataset", name="photos.hr", formats={"hri:fast": 1.0})
+def test_a_lossless_format_of_some_files_is_made_of_all():
+    """To keep the files as they are would leave the slow ones."""
+    source = Source(kind="folder", name="photos", formats={"png": 0.5, "webp": 0.5})
+
+    remedy = offered(decode_bound(formats=(cost("png", cpu_seconds=1e-5),), source=source))["format"]
+
+    assert remedy.command.endswith("--format png")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(".", "build . dataset.hr"), ("..", "build .. dataset.hr"), ("/", "build / dataset.hr"), ("a b/", "'a b.hr'")],
+)
+def test_a_dataset_is_built_beside_its_source(name, command):
+    source = Source(kind="folder", name=name, formats={"png": 1.0})
+
+    assert command in offered(decode_bound(formats=(cost("raw", cpu_seconds=1e-5),), source=source))["format"].command
+
+
+@pytest.mark.parametrize("kind", ["dataset", "loader"])
+def test_a_dataset_is_not_told_to_become_what_it_is(kind):
+    source = Source(kind=kind, name="photos.hr", formats={"hri:fast": 1.0})
     measurements = decode_bound(formats=(cost("hri:fast", cpu_seconds=0.001),), source=source)
 
     assert "format" not in offered(measurements)
-    assert (
-        "SOURCE photos.new.hr"
-        in offered(replace(measurements, source=replace(source, formats={"png": 1.0})))["format"].command
-    )
+
+
+def test_what_a_dataset_was_made_from_is_for_the_user_to_say():
+    source = Source(kind="dataset", name="photos.hr", formats={"png": 1.0})
+    measurements = decode_bound(formats=(cost("hri:fast", cpu_seconds=0.001),), source=source)
+
+    assert "SOURCE photos.new.hr" in offered(measurements)["format"].command
 
 
 def test_a_device_may_decode():
@@ -142,7 +165,7 @@ def test_records_replace_open_and_read(read, records):
 
     assert verdict.rate == pytest.approx(read)
     assert remedy.rate == pytest.approx(min(records, 1 / (2 / 4_000 + 1e-6)))
-    assert remedy.command == "headrace build photos photos.new.hr --format keep"
+    assert remedy.command == "headrace build photos photos.hr --format keep"
 
 
 def test_idle_cores_are_offered_to_more_workers_as_far_as_the_curve_carries():

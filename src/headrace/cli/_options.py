@@ -23,3 +23,23 @@ Output = Annotated[
         show_default=False,
     ),
 ]
+
+# Of `plan` and `profile`, which measure the same things.
+SOURCE_OR_DATASET = typer.Argument(
+    metavar="SOURCE_OR_DATASET", help="A dataset, or a folder or file to import.", show_default=False
+)
+Recipe = Annotated[
+    Path | None, typer.Option(help="How samples become batches, as a loader gives it.", show_default=False)
+]
+Crop = Annotated[
+    int | None,
+    typer.Option(min=1, help="Edge of a random crop, without a recipe.", show_default="224"),
+]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Images in a batch.", show_default="64")]
+Emulate = Annotated[str | None, typer.Option(help="Another machine: storage=200MB/s,cores=2.", show_default=False)]
+Workdir = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, file_okay=False, help="For a few images in other formats, meanwhile.", show_default=False
+    ),
+]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import _batch, _plan_tables
+from headrace.cli import _batch, _options, _plan_tables
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -21,12 +21,7 @@ PLAN = Path("plan.json")
 
 
 def plan(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SOURCE_OR_DATASET", help="A dataset, or a folder or file to import.", show_default=False
-        ),
-    ] = None,
+    words: Annotated[list[str] | None, _options.SOURCE_OR_DATASET] = None,
     report: Annotated[
         Path | None, typer.Option(help="A profile's report: its costs, and where a what-if goes.", show_default=False)
     ] = None,
@@ -36,20 +31,11 @@ def plan(
     step_ms: Annotated[
         float | None, typer.Option(min=0.0, help="What a training step takes, in milliseconds.", show_default=False)
     ] = None,
-    emulate: Annotated[
-        str | None, typer.Option(help="Another machine: storage=200MB/s,cores=2.", show_default=False)
-    ] = None,
+    emulate: _options.Emulate = None,
     renditions: Annotated[int, typer.Option(min=1, max=2, help="2: the loader chooses as it goes.")] = 1,
-    recipe: Annotated[
-        Path | None, typer.Option(help="How samples become batches, as a loader gives it.", show_default=False)
-    ] = None,
-    crop: Annotated[
-        int | None,
-        typer.Option(min=1, help="Edge of a random crop, without a recipe.  [default: 224]", show_default=False),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images in a batch.  [default: 64]", show_default=False)
-    ] = None,
+    recipe: _options.Recipe = None,
+    crop: _options.Crop = None,
+    batch_size: _options.BatchSize = None,
     formats: Annotated[
         str | None, typer.Option(help="Only these, as hri:fast,raw.  [default: all lossless]", show_default=False)
     ] = None,
@@ -65,9 +51,7 @@ def plan(
         typer.Option(help="vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1, for a what-if.", show_default=False),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer images and rounds, less exact.")] = False,
-    workdir: Annotated[
-        Path | None, typer.Option(help="For a few images in other formats, meanwhile.", show_default=False)
-    ] = None,
+    workdir: _options.Workdir = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the plan, or the what-if, is written.")] = PLAN,
 ) -> None:
     """Find the mix of formats with which this machine prepares most images.

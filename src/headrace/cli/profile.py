@@ -5,33 +5,22 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headrace.cli import _batch
-from headrace.errors import HeadraceError
+from headrace.cli import _batch, _options
+from headrace.errors import HeadraceError, ProfileError
 
 
 def profile(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE_OR_DATASET", help="A dataset, or a folder or file to import.", show_default=False
-        ),
-    ],
-    recipe: Annotated[
-        Path | None, typer.Option(help="How samples become batches, as a loader gives it.", show_default=False)
-    ] = None,
-    crop: Annotated[
-        int | None,
-        typer.Option(min=1, help="Edge of a random crop, without a recipe.  [default: 224]", show_default=False),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Images in a batch.  [default: 64]", show_default=False)
-    ] = None,
+    source: Annotated[Path, _options.SOURCE_OR_DATASET],
+    recipe: _options.Recipe = None,
+    crop: _options.Crop = None,
+    batch_size: _options.BatchSize = None,
     step_ms: Annotated[
         float | None, typer.Option(min=0.001, help="What a training step takes, in milliseconds.", show_default=False)
     ] = None,
@@ -42,23 +31,19 @@ def profile(
         ),
     ] = None,
     cold: Annotated[bool, typer.Option("--cold", help="Read from storage, not from memory.")] = False,
-    cores: Annotated[
-        str | None, typer.Option(help="Numbers of cores, as 1,2,4.  [default: one to all]", show_default=False)
-    ] = None,
-    emulate: Annotated[
-        str | None, typer.Option(help="A smaller machine: storage=200MB/s,cores=2.", show_default=False)
-    ] = None,
+    cores: Annotated[str | None, typer.Option(help="Numbers of cores, as 1,2,4.", show_default="one to all")] = None,
+    emulate: _options.Emulate = None,
     quick: Annotated[bool, typer.Option("--quick", help="End within a minute.")] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="How long to measure, about.  [default: 150]", show_default=False)
+        float | None, typer.Option(min=0.1, help="How long to measure, about.", show_default="150")
     ] = None,
     watts: Annotated[float, typer.Option(min=0.0, help="Of a busy core, where no counter can be read.")] = 10.0,
-    workdir: Annotated[
-        Path | None, typer.Option(help="For a few images in other formats, meanwhile.", show_default=False)
-    ] = None,
+    workdir: _options.Workdir = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A folder for report.json and index.html.", show_default=False),
+        typer.Option(
+            "--output", "-o", file_okay=False, help="A folder for report.json and index.html.", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Measure what bounds a training run, stage by stage, and what would mend it.
@@ -82,6 +67,8 @@ def profile(
     try:
         if train is not None:
             step = load_function(train)
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)  # where that fails, it fails before the measuring
         with profiling.shown() as hook:
             report = profiling.profile(
                 source,
@@ -103,7 +90,7 @@ def profile(
             report.save(output)
             typer.echo(f"written {output / 'index.html'} and report.json beside it")
     except KeyboardInterrupt:
-        typer.echo("interrupted before anything was measured", err=True)
+        typer.echo("interrupted; nothing was written", err=True)
         raise typer.Exit(_batch.INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
         typer.echo(f"failed {error}", err=True)
@@ -122,7 +109,10 @@ def parse_cores(text: str) -> list[int]:
 
 
 def load_function(name: str) -> Callable[[Any], Any]:
-    """Import `package.module:function`; modules of the current folder are found too, as with `python -m`."""
+    """Import `package.module:function`; modules of the current folder are found too, as with `python -m`.
+
+    What it raises on a batch becomes a ProfileError that says where: the profile has no other way to go on.
+    """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise typer.BadParameter(f"{name!r} names no function; write package.module:function")
@@ -136,5 +126,14 @@ def load_function(name: str) -> Callable[[Any], Any]:
         raise typer.BadParameter(f"{name!r} cannot be imported: {error}") from None
     if not callable(found):
         raise typer.BadParameter(f"{name} is a {type(found).__name__} and cannot be called with a batch")
-    function: Callable[[Any], Any] = found
-    return function
+
+    def step(batch: Any) -> Any:
+        try:
+            return found(batch)
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            raise ProfileError(
+                f"{name} raised {type(error).__name__}: {error} ({at.filename}, line {at.lineno})"
+            ) from error
+
+    return step

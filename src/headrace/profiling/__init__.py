@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bottleneck study: what starves the training, by how much, and what would mend it."""
+"""The bottleneck study: what starves the training, by how much, and what would mend it.
+
+`subjects/` knows what can be profiled and in what course, `measuring/` has the instruments, `judging/` makes a verdict
+of the figures by arithmetic alone, and `showing/` tells people. What passes from one to the next are `Measurements`.
+"""
 
 from __future__ import annotations
 
-from headrace.profiling._course import Progress
-from headrace.profiling._live import shown
 from headrace.profiling._measurements import (
     Differential,
     Energy,
@@ -23,10 +25,12 @@ from headrace.profiling._measurements import (
     WhatIfPoint,
 )
 from headrace.profiling._profile import profile
-from headrace.profiling._remedy import Remedy
 from headrace.profiling._report import Report
-from headrace.profiling._storage import ReadRate, measure_raw_files, measure_records
-from headrace.profiling._verdict import Verdict, judge
+from headrace.profiling.judging._remedy import Remedy
+from headrace.profiling.judging._verdict import Verdict, judge
+from headrace.profiling.measuring._storage import ReadRate, measure_raw_files, measure_records
+from headrace.profiling.showing._live import shown
+from headrace.profiling.subjects._course import Progress
 
 __all__ = [
     "Differential",

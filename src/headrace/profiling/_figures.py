@@ -49,7 +49,17 @@ def joules_text(joules: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    return f"{share * 100:.0f} %"
+    """Whole per cents, but neither none of it nor all of it unless that is so."""
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    if 0.999 < share < 1:
+        return "> 99.9 %"
+    return f"{share * 100:.{1 if 0 < share < 0.005 or 0.995 <= share < 1 else 0}f} %"
+
+
+def sentence_text(words: str) -> str:
+    """Begin as a sentence does, and end as one."""
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "…")) else ".")
 
 
 def cores_text(cores: float) -> str:

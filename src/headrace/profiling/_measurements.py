@@ -5,7 +5,7 @@ Everything but the machine and the source may be missing: a foreign loader shows
 interrupted has what was measured so far. Rates are images a second, costs are seconds or bytes an image.
 
 A stage works in a place. Stages that share a place take turns, so their times add; places work at once, so the slowest
-decides. `headrace.profiling._pipeline` has the arithmetic.
+decides. `headrace.profiling.judging._pipeline` has the arithmetic.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class Measurements:
     energy: Energy | None = None
     what_if: WhatIf | None = None
     complete: bool = True
-    """False if the run was interrupted or ran out of its time: what is there is sound, more is missing."""
+    """False if something could not be measured, or not in time: what is there is sound, more is missing."""
     seconds: float | None = None
     """That the profile took."""
     started: str | None = None

@@ -14,21 +14,24 @@ from typing import Any, Literal
 
 from headrace.errors import LoaderError, ProfileError
 from headrace.loader import Loader
-from headrace.profiling._course import Course, ProgressHook
-from headrace.profiling._emulate import Emulation, core_counts, on_cores
-from headrace.profiling._energy import WATTS_PER_CORE
-from headrace.profiling._meters import available_memory
-from headrace.profiling._notebook import Notebook
-from headrace.profiling._of_folder import plan_folder
-from headrace.profiling._of_foreign import plan_foreign
-from headrace.profiling._of_loader import make_loader, plan_loader
 from headrace.profiling._report import Report
-from headrace.profiling._settings import (
+from headrace.profiling.measuring._disturbance import Watch
+from headrace.profiling.measuring._energy import WATTS_PER_CORE
+from headrace.profiling.measuring._meters import available_memory
+from headrace.profiling.subjects._course import Course, ProgressHook
+from headrace.profiling.subjects._folder import plan_folder
+from headrace.profiling.subjects._foreign import plan_foreign
+from headrace.profiling.subjects._loader import make_loader, plan_loader
+from headrace.profiling.subjects._notebook import Notebook
+from headrace.profiling.subjects._settings import (
     FULL_SECONDS,
     QUICK_LATEST,
     QUICK_SECONDS,
+    Emulation,
     RecipeLike,
     Settings,
+    core_counts,
+    on_cores,
     read_recipe,
     read_step,
     refuse_needless,
@@ -83,12 +86,19 @@ def profile(
 
     """
     function, stated = read_step(step)
+    if seconds is not None and not seconds > 0:
+        raise ProfileError(f"{seconds} seconds are no time to measure in; leave it out, or give some")
+    if workdir is not None and not Path(workdir).is_dir():
+        raise ProfileError(f"the workdir {workdir} is no folder; make it, or leave it out")
     emulation = Emulation.parse(emulate)
-    course = Course(
-        seconds or (QUICK_SECONDS if quick else FULL_SECONDS), progress, QUICK_LATEST if quick else math.inf
-    )
     making = {"recipe": recipe, "transform": transform, "crop": crop, "batch_size": batch_size}
     with on_cores(emulation.cores) as there, ExitStack() as closing:
+        course = Course(
+            seconds or (QUICK_SECONDS if quick else FULL_SECONDS),
+            progress,
+            latest=QUICK_LATEST if quick else math.inf,
+            watch=Watch(there),
+        )
         settings = Settings(
             step=function,
             stated_step=stated,
@@ -101,6 +111,9 @@ def profile(
             watts=watts,
             workdir=None if workdir is None else str(workdir),
         )
+        missing = sorted(set(cores or ()) - set(settings.core_counts))
+        if missing:
+            course.notes.append(f"not measured with {', '.join(map(str, missing))} cores: this process may use {there}")
         book = _plan(subject, course, settings, making, closing)
         course.run()
         return Report(book.freeze(course))

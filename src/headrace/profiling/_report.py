@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import InvalidReport, MissingExtra
 from headrace.profiling import _document
 from headrace.profiling._measurements import Measurements
-from headrace.profiling._verdict import Verdict, judge
+from headrace.profiling.judging._verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +70,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the page that `save` writes. Needs the extra `report`."""
-        from headrace.profiling._html import render_page  # noqa: PLC0415 - needs Jinja2, which is an extra
+        from headrace.profiling.showing._html import render_page  # noqa: PLC0415 - needs Jinja2, which is an extra
 
         return render_page(self.measurements, self.verdict)
 
@@ -87,7 +87,7 @@ class Report:
 
     def show(self, console: Console | None = None) -> None:
         """Print the report to a console of Rich's; to standard output unless told."""
-        from headrace.profiling._text import render_text  # noqa: PLC0415 - Rich is slow to import
+        from headrace.profiling.showing._text import render_text  # noqa: PLC0415 - Rich is slow to import
 
         if console is None:
             from rich.console import Console  # noqa: PLC0415
