@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -22,3 +23,9 @@ def _same_target() -> Iterator[None]:
 def pytest_configure():
     """Let Ctrl-C interrupt: a shell that starts a job in the background has it ignored, and tests of it would wait."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish():
+    """Keep modules and tests, which stay to the end, out of garbage collection: it looks at what a test made, alone."""
+    gc.collect()
+    gc.freeze()

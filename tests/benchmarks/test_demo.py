@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo runs, on a folder and without one, and says what is wrong with a folder that will not do."""
 
+import runpy
 import subprocess
 import sys
 
@@ -28,9 +29,11 @@ def test_demo_loads_a_folder_and_skips_what_is_no_image(root, tmp_path):
     assert "headrace.Loader" in done.stdout
 
 
-def test_demo_says_what_to_do_when_there_is_nothing_to_show(root, tmp_path):
-    assert "is not a folder" in run(root, tmp_path / "missing").stderr
-    assert "no image here" in run(root, tmp_path).stderr
+@pytest.mark.parametrize(("folder", "told"), [("missing", "is not a folder"), ("", "no image here")])
+def test_demo_says_what_to_do_when_there_is_nothing_to_show(root, tmp_path, monkeypatch, folder, told):
+    monkeypatch.setattr(sys, "argv", ["demo.py", str(tmp_path / folder)])
+    with pytest.raises(SystemExit, match=told):
+        runpy.run_path(str(root / "examples" / "demo.py"), run_name="__main__")
 
 
 @pytest.mark.slow

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peers' programs measure what they say, draw crops that lie inside the image, and are all there."""
 
+import importlib
 import json
 import multiprocessing
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from benchmarks._loaders.cases import CONTENDERS
 from benchmarks._loaders.peers import PROGRAMS, Environments
+
+import headrace
 
 sys.path.insert(0, str(PROGRAMS))
 import pictures
@@ -105,19 +109,35 @@ def test_every_loader_has_its_program_and_every_program_but_ours_its_requirement
     assert programs - {"headrace"} == {path.stem for path in PROGRAMS.glob("*.txt")}
 
 
-def test_our_program_keeps_to_the_protocol(tmp_path):
+@pytest.fixture
+def dataset(tmp_path):
+    """Twenty images for our own program."""
     pytest.importorskip("torch")
-    headrace = pytest.importorskip("headrace")
     images = ({"image": np.full((40, 48, 3), number, np.uint8), "label": number % 3} for number in range(20))
     headrace.build(images, tmp_path / "set.hr", format="raw")
-    options = {"crop": "random-resized", "size": 16, "batch-size": 8, "workers": 1, "epochs": 2, "seed": 0}
-    for variant in ("", "dataloader", "isolate"):
-        arguments = ["run", str(tmp_path / "set.hr"), *(f"--{key}={value}" for key, value in options.items())]
-        command = Environments().command("headrace", [*arguments, f"--variant={variant}"])
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return tmp_path / "set.hr"
 
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert found["images"] == 40
-        assert found["shapes"] == [[3, 16, 16]]
-        assert found["mean_label"] == pytest.approx(19 / 20)
+
+def assert_twice_all(found):
+    assert found["images"] == 40
+    assert [tuple(shape) for shape in found["shapes"]] == [(3, 16, 16)]
+    assert found["mean_label"] == pytest.approx(19 / 20)
+
+
+@pytest.mark.parametrize("variant", ["", "isolate"])
+def test_our_loader_gives_each_image_once_an_epoch(dataset, variant, monkeypatch):
+    monkeypatch.syspath_prepend(PROGRAMS)
+    ours = importlib.import_module("load_headrace")
+    job = replace(JOB, data=dataset, crop="random-resized", size=16, batch_size=8, variant=variant)
+
+    assert_twice_all(protocol.measure(ours.load, job))
+
+
+def test_our_program_keeps_to_the_protocol(dataset):
+    options = {"crop": "random-resized", "size": 16, "batch-size": 8, "workers": 1, "epochs": 2, "seed": 0}
+    arguments = ["run", str(dataset), *(f"--{key}={value}" for key, value in options.items()), "--variant=dataloader"]
+    command = Environments().command("headrace", arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    assert done.returncode == 0, done.stderr
+    assert_twice_all(json.loads(done.stdout.splitlines()[-1]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,31 +19,79 @@ import pytest
 def quick() -> Iterator[None]:
     """Do not set the language up anew for each call of one function by another, nor check sums for overflow."""
     try:
+        from triton.language import core  # noqa: PLC0415
         from triton.runtime import interpreter  # noqa: PLC0415
 
-        call, builder = interpreter.InterpretedFunction.__call__, interpreter.interpreter_builder
-        options = builder.options
+        builder = interpreter.interpreter_builder
+        replaced = [
+            (interpreter.InterpretedFunction, "__call__", called(interpreter.InterpretedFunction.__call__)),
+            (interpreter, "_get_np_dtype", by_name(interpreter._get_np_dtype)),
+            (core.block_type, "__init__", made_once(core.block_type.__init__)),
+            (core.tensor, "__init__", shaped_once(core.tensor.__init__)),
+            (builder, "options", dataclasses.replace(builder.options, sanitize_overflow=False)),
+        ]
     except (ImportError, AttributeError):
         yield
         return
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name, value in replaced:
+            patch.setattr(owner, name, value)
+        yield
 
-    # The launch of a kernel has set up what our functions see; Triton's own see more, and keep it once it is set up.
+
+def called(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Functions without their setting up: the launch has done it for ours; Triton's own keep it once it is done."""
     set_up: set[str] = set()
 
-    def called(self: Any, *args: Any, **named: Any) -> Any:
+    def called_at_once(self: Any, *args: Any, **named: Any) -> Any:
         module = self.fn.__module__
         if module.startswith("headrace") or module in set_up:
             return self.rewrite()(*args, **named)
         set_up.add(module)
         return call(self, *args, **named)
 
-    interpreter.InterpretedFunction.__call__ = called
-    builder.options = dataclasses.replace(options, sanitize_overflow=False)
-    try:
-        yield
-    finally:
-        interpreter.InterpretedFunction.__call__ = call
-        builder.options = options
+    return called_at_once
+
+
+def by_name(find: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What is found for a type is found once."""
+    known: dict[str, Any] = {}
+
+    def found(of: Any) -> Any:
+        if of.name not in known:
+            known[of.name] = find(of)
+        return known[of.name]
+
+    return found
+
+
+def made_once(make: Callable[..., None]) -> Callable[..., None]:
+    """The type of a block is checked and named when it is first met: each operation makes several."""
+    known: dict[Any, dict[str, Any]] = {}
+
+    def initialise(self: Any, element_ty: Any, shape: Any) -> None:
+        key = element_ty.name, *(getattr(side, "value", side) for side in shape)
+        if key not in known:
+            make(self, element_ty, shape)
+            known[key] = dict(vars(self))
+        vars(self).update(known[key])
+        self.element_ty = element_ty
+
+    return initialise
+
+
+def shaped_once(make: Callable[..., None]) -> Callable[..., None]:
+    """The shape of a tensor, in Triton's own numbers, is made once for each type."""
+    known: dict[str, tuple[Any, Any]] = {}
+
+    def initialise(self: Any, handle: Any, type: Any) -> None:  # noqa: A002 - Triton passes it by this name
+        if type.name not in known:
+            make(self, handle, type)
+            known[type.name] = self.shape, self.numel
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.shape, self.numel = known[type.name]
+
+    return initialise
 
 
 class Ranges:

@@ -103,7 +103,7 @@ def test_one_launch_for_all(triton_backend):
     with interpreter.counted() as launched:
         resize_batch(
             [tensor(picture(*size)) for size in SIZES],
-            [Resize(size, (6, 5)) for size in SIZES],
+            [Resize(size, (24, 28)) for size in SIZES],
             backend=triton_backend,
         )
 

@@ -102,7 +102,7 @@ def test_a_million_is_a_permutation():
     assert np.array_equal(np.sort(p(1_000_003)), np.arange(1_000_003))
 
 
-@pytest.mark.parametrize("n", [4, 5])
+@pytest.mark.parametrize("n", [pytest.param(4, marks=pytest.mark.slow), 5])
 def test_all_permutations_are_equally_likely(n):
     """Pearson's χ² over all n! of them in 4000 epochs; 8 rounds fail it for n = 5."""
     order = Order(n, seed=11, shuffle=True)

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +64,27 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("double") / "double.hr", make_plan("hri:dense", "raw", renditions=2))
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
+    """Datasets with a rendition of each image in each of the formats; a combination is written once."""
+
+    @cache
+    def written(formats: tuple[str, ...]) -> Path:
+        plan = make_plan(*formats, renditions=len(formats))
+        return write(tmp_path_factory.mktemp("several") / "several.hr", plan)
+
+    return written
+
+
 # Renditions.
 
 
 @pytest.mark.parametrize("rate", [None, 4_000_000])
 @pytest.mark.parametrize("formats", PAIRS, ids="+".join)
-def test_renditions_change_no_bit(tmp_path: Path, single: list[Any], formats: tuple[str, ...], rate: float) -> None:
-    path = write(tmp_path / "several.hr", make_plan(*formats, renditions=len(formats)))
-    batches, stats = load(path, 2, storage_rate=rate)
+def test_renditions_change_no_bit(
+    several: Callable[[tuple[str, ...]], Path], single: list[Any], formats: tuple[str, ...], rate: float
+) -> None:
+    batches, stats = load(several(formats), 2, storage_rate=rate)
     assert_equal(batches, single)
     assert sum(stats["formats"].get(name, {"images": 0})["images"] for name in formats) >= 2 * COUNT
     assert stats["failed_renditions"] == 0
@@ -116,9 +132,9 @@ def _damage(path: Path, row: int, rendition: int) -> None:
 
 @pytest.mark.parametrize("formats", PAIRS[:3], ids="+".join)
 def test_a_damaged_rendition_is_made_up_for_by_another(
-    tmp_path: Path, single: list[Any], formats: tuple[str, ...]
+    several: Callable[[tuple[str, ...]], Path], tmp_path: Path, single: list[Any], formats: tuple[str, ...]
 ) -> None:
-    path = write(tmp_path / "damaged.hr", make_plan(*formats, renditions=2))
+    path = shutil.copytree(several(formats), tmp_path / "damaged.hr")
     for row in range(0, COUNT, 3):
         _damage(path, row, row % 2)
     batches, stats = load(path, 2)
