@@ -8,6 +8,7 @@ and the losses of a training. docs/benchmarks.md says more.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Annotated, Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -50,8 +52,7 @@ def main(
     part: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(PARTS)}.")] = ",".join(PARTS),
     cores: Annotated[str, typer.Option(help="Comma-separated numbers of cores.")] = "1,2",
     images: Annotated[int, typer.Option(min=8, help="At most so many of a folder.")] = 400,
-    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until it was left alone.")] = 24,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Of a cell, without what a neighbour slowed.")] = 0.5,
+    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until it was left alone.")] = 10,
     files: Annotated[int, typer.Option(min=100, help="Small files of the part `records`.")] = records.FILES,
     direct: Annotated[bool, typer.Option(help="Read past the page cache.")] = True,
     disk_rate: Annotated[float, typer.Option(help="MB/s that may be emulated; 0 measures the disk.")] = 0.0,
@@ -62,7 +63,7 @@ def main(
     """Hold plans against what happens."""
     begun = time.monotonic()
     if quick:
-        images, rounds, seconds, files = min(images, 24), 1, min(seconds, 0.3), min(files, 400)
+        images, rounds, files = min(images, 24), 1, min(files, 400)
     try:
         wanted = chosen_parts(part)
         numbers = [int(number) for number in cores.split(",")]
@@ -70,12 +71,13 @@ def main(
         for folder in folders if wanted & {"mix", "adaptive", "training"} else ():
             stores = Stores(store, folder, images, note)
             recipe = recipe_of(stores, direct=direct)
-            found = calibrated(stores, recipe, max(numbers), quick=quick)
+            found = mix.least([calibrated(stores, recipe, max(numbers), quick=quick) for _ in range(1 if quick else 2)])
             limit = disk_rate * 1e6 or _OF_THE_DISK * disk(stores, found)
             note(f"{folder.name}: emulated storage up to {limit / 1e6:.0f} MB/s")
-            common: dict[str, Any] = {"disk_rate": limit, "rounds": rounds, "seconds": seconds, "log": note}
+            common: dict[str, Any] = {"disk_rate": limit, "rounds": rounds, "log": note}
             if "mix" in wanted:
-                document["mix"].append(mix.run(stores, found, recipe, cores=numbers, **common))
+                again = functools.partial(calibrated, stores, recipe, max(numbers), quick=quick)
+                document["mix"].append(mix.run(stores, found, recipe, calibrate=again, cores=numbers, **common))
             if "adaptive" in wanted:
                 document["adaptive"] += [adaptive.run(stores, found, recipe, cores=n, **common) for n in numbers]
             if "training" in wanted and stores.source.classes:
@@ -103,7 +105,7 @@ def chosen_parts(text: str) -> set[str]:
 def recipe_of(stores: Stores, *, direct: bool) -> Recipe:
     """How images of this size are trained on."""
     dataset = headrace.open(stores.single("raw"))
-    width = int(max(dataset.column("image.0.width").max(), dataset.column("image.0.height").max()))
+    width = float(np.median(np.maximum(dataset.column("image.0.width"), dataset.column("image.0.height"))))
     return Recipe(LARGE, 16, direct) if width >= _LARGE_FROM else Recipe(SMALL, 64, direct)
 
 

@@ -10,11 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._plan.cells import Cell, Recipe, Trainer, measure, one_slice, open_loader, slices_of
+from benchmarks._plan.cells import Cell, Recipe, Trainer, measure, one_slice, open_loader, some_slices
 from benchmarks._plan.environments import Environment, balanced_rate
 from benchmarks._plan.stores import Stores
 from headrace.planning import Calibration, plan
-from headrace.planning._pace import Pace
 from headrace.planning._turns import held_to
 
 DROP = 3.0
@@ -29,7 +28,6 @@ def run(
     *,
     disk_rate: float,
     cores: int,
-    seconds: float,
     rounds: int,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
@@ -41,18 +39,17 @@ def run(
     best = plan(calibration, after.machine)
     log(f"two renditions: {', '.join(each.format for each in two.shares)}")
     dataset, replanned, unconfined = stores.mixed(two), stores.mixed(new), stores.mixed(best)
-    pace = Pace()
     earlier = later = goal = free = Cell(())
     settled: list[int] = []
     for _ in range(rounds):
-        if later.counted_seconds < seconds:
-            begun, ended, times = _epoch(dataset, recipe, before, after, seconds, pace)
+        if not later.settled:
+            begun, ended, times = _epoch(dataset, recipe, before, after)
             earlier, later = earlier + begun, later + ended
             settled.append(_settled_after(times, recipe.batch_size, ended.rate))
-        if goal.counted_seconds < seconds:
-            goal += measure(replanned, recipe, after, seconds, pace)
-        if free.counted_seconds < seconds:
-            free += measure(unconfined, recipe, after, seconds, pace)
+        if not goal.settled:
+            goal += measure(replanned, recipe, after)
+        if not free.settled:
+            free += measure(unconfined, recipe, after)
     return {
         "source_format": calibration.source_format,
         "formats": [each.format for each in two.shares],
@@ -67,23 +64,21 @@ def run(
         "ratio": later.rate / goal.rate,
         "ratio_all_formats": later.rate / free.rate,
         "settled_after_batches": statistics.median(settled),
-        "disturbed": [cell.disturbed for cell in (later, goal, free)],
+        "settled": [cell.settled for cell in (later, goal, free)],
     }
 
 
-def _epoch(
-    dataset: Path, recipe: Recipe, before: Environment, after: Environment, seconds: float, pace: Pace
-) -> tuple[Cell, Cell, list[float]]:
+def _epoch(dataset: Path, recipe: Recipe, before: Environment, after: Environment) -> tuple[Cell, Cell, list[float]]:
     """The rate before storage changes, the rate from 20 batches after it on, and the seconds of those 20 and more."""
     with held_to(before.cores), open_loader(dataset, recipe, before) as loader:
         batches, trainer = Timed(loader), Trainer(0.0)
-        one_slice(batches, trainer, recipe, before, pace)
-        begun = slices_of(batches, trainer, recipe, before, seconds, pace)
+        one_slice(batches, trainer, recipe, before)
+        begun = some_slices(batches, trainer, recipe, before)
         loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for measurements such as this one
         changed = len(batches.times)
         for _ in range(BATCHES_GIVEN):
             trainer.take(next(batches))
-        ended = slices_of(batches, trainer, recipe, after, seconds, pace)
+        ended = some_slices(batches, trainer, recipe, after)
     return begun, ended, batches.times[changed:]
 
 

@@ -13,15 +13,17 @@ import numpy as np
 
 import headrace
 from benchmarks._plan.environments import Environment
-from headrace.planning._pace import OTHERS, Pace, Stretch
+from headrace.planning._disturbance import OTHERS, Books
 from headrace.planning._turns import held_to
 
 # Batches that are not counted: with them the pipeline fills, and threads start.
 _SKIPPED = 2
 _LEAST_BATCHES = 2
-_SLICE = 0.25  # seconds: shorter than most disturbances
-_SPARE = 0.5  # of the cores: less work than that waits for nothing but storage or the trainer
-_PATIENCE = 1.5  # seconds at least: who has not been left alone by then gets another turn
+_SLICE = 0.2  # seconds: shorter than most disturbances
+_SLICES = 6  # of a turn, at most
+_ENOUGH = 3
+_NEAR = 0.10  # above the floor: what samples differ by, and waiting threads cost
+_SPARE = 0.6  # of the cores: less work than that waits for nothing but storage or the trainer
 _MOST_SAMPLES = 400_000
 
 
@@ -79,12 +81,8 @@ class Slice:
     samples: int
     seconds: float
     cpu_seconds: float  # of the process
-    stretch: Stretch
+    others: float  # which share of the cores' time went to other programs
     spare: bool  # whether the cores had time to spare, so that their speed decided nothing
-
-    @property
-    def counts(self) -> bool:
-        return self.stretch.quiet or (self.spare and self.stretch.others <= OTHERS)
 
 
 @dataclass(frozen=True)
@@ -92,23 +90,36 @@ class Cell:
     """What was measured, in as many slices as it took."""
 
     slices: tuple[Slice, ...]
+    floor: float | None = None  # the least CPU time a sample that is known for what is loaded here
 
     def __add__(self, other: Cell) -> Cell:
-        return Cell(self.slices + other.slices)
+        return Cell(self.slices + other.slices, self.floor)
+
+    def above(self, floor: float | None) -> Cell:
+        """The same, held against what is known by now."""
+        return Cell(self.slices, floor)
+
+    @property
+    def alone(self) -> Sequence[Slice]:
+        """Slices that had the cores for themselves; all, if none had."""
+        return [each for each in self.slices if each.others <= OTHERS] or self.slices
+
+    @property
+    def undisturbed(self) -> Sequence[Slice]:
+        """Slices that nothing slowed: near the floor, or with time to spare on the cores, which then decide nothing."""
+        near = 0.0 if self.floor is None else (1 + _NEAR) * self.floor
+        return [each for each in self.alone if each.spare or each.cpu_seconds <= near * each.samples]
 
     @property
     def counted(self) -> Sequence[Slice]:
-        """Slices that nothing slowed; if there are none, the third that was slowed least."""
-        found = [each for each in self.slices if each.counts]
-        return found or sorted(self.slices, key=lambda each: each.stretch.pace)[: -(-len(self.slices) // 3)]
+        """What nothing slowed; failing that, the third that took least CPU time a sample."""
+        least = sorted(self.alone, key=lambda each: each.cpu_seconds / each.samples)[: max(1, len(self.alone) // 3)]
+        return self.undisturbed or least
 
     @property
-    def counted_seconds(self) -> float:
-        return sum(each.seconds for each in self.slices if each.counts)
-
-    @property
-    def disturbed(self) -> bool:
-        return not any(each.counts for each in self.slices)
+    def settled(self) -> bool:
+        """Whether enough was not slowed."""
+        return len(self.undisturbed) >= _ENOUGH
 
     @property
     def rate(self) -> float:
@@ -125,35 +136,35 @@ class Cell:
         return sum(each.cpu_seconds for each in self.counted) / sum(each.samples for each in self.counted)
 
 
-def measure(dataset: Path, recipe: Recipe, environment: Environment, seconds: float, pace: Pace) -> Cell:
-    """Load until slices of `seconds` in all have counted, when everything flows."""
+def measure(dataset: Path, recipe: Recipe, environment: Environment, floor: float | None = None) -> Cell:
+    """Load some slices, when everything flows."""
     with held_to(environment.cores), open_loader(dataset, recipe, environment) as loader:
         batches, trainer = iter(loader), Trainer(environment.step)
         for _ in range(_SKIPPED):
             trainer.take(next(batches))
-        one_slice(batches, trainer, recipe, environment, pace)  # by its end nothing that was read ahead is left
-        return slices_of(batches, trainer, recipe, environment, seconds, pace)
+        one_slice(batches, trainer, recipe, environment)  # by its end nothing that was read ahead is left
+        return some_slices(batches, trainer, recipe, environment, floor)
 
 
-def slices_of(
-    batches: Iterator[Any], trainer: Trainer, recipe: Recipe, environment: Environment, seconds: float, pace: Pace
+def some_slices(
+    batches: Iterator[Any], trainer: Trainer, recipe: Recipe, environment: Environment, floor: float | None = None
 ) -> Cell:
-    """Slices until enough have counted, or patience is at its end."""
-    cell = Cell(())
-    last = time.perf_counter() + max(_PATIENCE, 2 * seconds)
-    while cell.counted_seconds < seconds and time.perf_counter() < last:
-        cell += Cell((one_slice(batches, trainer, recipe, environment, pace),))
+    """As many slices as a turn has; fewer if that is enough."""
+    cell = Cell((), floor)
+    for _ in range(_SLICES):
+        cell += Cell((one_slice(batches, trainer, recipe, environment),))
+        if cell.settled:
+            break
     return cell
 
 
-def one_slice(batches: Iterator[Any], trainer: Trainer, recipe: Recipe, environment: Environment, pace: Pace) -> Slice:
-    """Batches for a quarter of a second or so."""
-    pace.begin()
-    begun, cpu, count = time.perf_counter(), time.process_time(), 0
+def one_slice(batches: Iterator[Any], trainer: Trainer, recipe: Recipe, environment: Environment) -> Slice:
+    """Batches for a fifth of a second or so."""
+    books, count = Books.now(), 0
+    begun, cpu = time.perf_counter(), time.process_time()
     while count < _LEAST_BATCHES or time.perf_counter() - begun < _SLICE:
         trainer.take(next(batches))
-        pace.look()
         count += 1
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
     spare = cpu < _SPARE * environment.cores * seconds
-    return Slice(count * recipe.batch_size, seconds, cpu, pace.end(), spare)
+    return Slice(count * recipe.batch_size, seconds, cpu, Books.now().others_since(books), spare)

@@ -4,18 +4,19 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from benchmarks._plan import mix, report
 from benchmarks._plan.cells import Cell, Slice
 from benchmarks._plan.environments import balanced_rate, environments, is_mix, storage_rates
+from benchmarks._plan.floors import Floors
 from benchmarks._plan.stores import Stores
 from benchmarks._plan.training import some_mix
 from tests.planning.pictures import make_folder
 
 import headrace
 from headrace.planning import Calibration, Cost, Machine, plan
-from headrace.planning._pace import Stretch
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_tables_hold_the_figures():
         "direct": True,
         "batch_size": 16,
         "rounds": 2,
-        "disturbed_cells": 0,
+        "unsettled_cells": 0,
         "environments": ROWS,
         "summary": mix.summarise(ROWS, "png"),
     }
@@ -110,24 +111,50 @@ def test_tables_hold_the_figures():
     assert "50% hri:fast + 50% raw" in text
 
 
-def a_slice(rate, *, pace=1.0, others=0.0, spare=False):
-    return Slice(rate, 1.0, 0.5, Stretch(pace, others), spare)
+def a_slice(rate, *, cpu=0.01, others=0.0, spare=False):
+    return Slice(rate, 1.0, cpu * rate, others, spare)
 
 
-def test_what_a_neighbour_slowed_does_not_count():
-    cell = Cell((a_slice(100), a_slice(50, pace=1.7), a_slice(70, others=0.4)))
-    assert (cell.rate, cell.counted_seconds, cell.disturbed) == (100, 1.0, False)
-    assert cell.rate_of_all == pytest.approx(220 / 3)
+def test_slices_near_the_floor_count():
+    cell = Cell((a_slice(100), a_slice(98, cpu=0.0105), a_slice(50, cpu=0.02)), floor=0.01)
+    assert cell.rate == pytest.approx(99)
+    assert not cell.settled
+    assert (cell + Cell((a_slice(99),))).settled
 
 
-def test_the_speed_of_idle_cores_does_not_matter_but_other_programs_do():
-    cell = Cell((a_slice(80, pace=1.7, spare=True), a_slice(10, others=0.5, spare=True)))
-    assert (cell.rate, cell.disturbed) == (80, False)
+def test_without_a_floor_those_count_that_took_least():
+    cell = Cell((a_slice(50, cpu=0.02), a_slice(100), a_slice(60, cpu=0.015)))
+    assert cell.rate == 100
+    assert not cell.settled
 
 
-def test_a_cell_that_was_never_left_alone_says_so():
-    cell = Cell((a_slice(50, pace=1.7), a_slice(60, pace=1.2), a_slice(40, pace=1.9)))
-    assert (cell.rate, cell.counted_seconds, cell.disturbed) == (60, 0.0, True)
+def test_floors_of_a_mix_follow_from_its_formats():
+    floors = Floors()
+    assert floors.of({"raw": 1.0}, 1) is None
+    floors.add("raw", 1, Cell(tuple(a_slice(100, cpu=cpu) for cpu in (0.03, 0.01, 0.011, 0.012))))
+    floors.add("raw", 1, Cell((a_slice(100, cpu=0.001, spare=True), a_slice(100, cpu=0.001, others=0.5))))
+    floors.add("png", 1, Cell((a_slice(10, cpu=0.1),) * 3))
+    assert floors.of({"raw": 1.0}, 1) == pytest.approx(0.011)
+    assert floors.of({"raw": 0.5, "png": 0.5}, 1) == pytest.approx(0.0555)
+    assert floors.of({"raw": 1.0}, 2) is None
+
+
+def test_of_calibrations_the_least_costs_count(costs):
+    dearer = replace(costs, costs=tuple(replace(cost, cpu_seconds=2 * cost.cpu_seconds) for cost in costs.costs))
+    crowded = replace(costs, costs=tuple(replace(cost, cpu_seconds_crowded=1.0) for cost in costs.costs))
+    assert mix.least([dearer, costs]) == costs
+    assert mix.least([costs, crowded]).cost("raw").cpu_seconds_crowded == 1.0
+
+
+def test_slices_that_other_programs_met_do_not_count():
+    assert Cell((a_slice(100), a_slice(70, cpu=0.009, others=0.4))).rate == 100
+    assert Cell((a_slice(70, others=0.4),)).rate == 70
+
+
+def test_the_speed_of_idle_cores_does_not_matter():
+    cell = Cell(tuple(a_slice(rate, cpu=rate / 1e4, spare=True) for rate in (80, 82, 84)))
+    assert cell.rate == pytest.approx(82)
+    assert cell.settled
 
 
 def test_a_mix_is_what_the_builder_makes_of_its_plan(costs, tmp_path):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -12,7 +13,8 @@ from typer.testing import CliRunner
 import headrace
 from headrace import profiling
 from headrace.cli import app
-from headrace.planning import Plan, WhatIf
+from headrace.planning import USUAL_BATCH, Plan, WhatIf
+from headrace.profiling.subjects._settings import read_recipe
 
 
 @pytest.fixture
@@ -121,19 +123,94 @@ def test_a_what_if_is_drawn_in_the_report(run, report):
     assert grid.best[0] in grid.points
 
 
+def test_a_plan_made_anew_is_for_the_same_machine_and_step(run, made):
+    result = run("--calibration", made[0], "-o", "new/again.json")
+
+    assert result.exit_code == 0, result.output
+    first, again = Plan.from_json(made[0]), Plan.from_json("new/again.json")
+    assert (again.machine.storage_rate, again.machine.cores, again.step) == (5e6, 1, 0.003)
+    assert again.shares == first.shares
+
+
+def test_what_was_measured_for_a_report_is_not_emulated(run, report):
+    assert run("--report", report).exit_code == 0
+    measured = Plan.from_json("plan.json").machine
+    assert run("--report", report, "--emulate", "storage=5MB/s").exit_code == 0
+    emulated = Plan.from_json("plan.json").machine
+
+    assert (measured.cores, measured.emulated) == (2, False)
+    assert (emulated.storage_rate, emulated.emulated) == (5e6, True)
+
+
+def test_a_report_without_costs_says_so(run, report):
+    found = profiling.Report.load(report).measurements
+    profiling.Report(dataclasses.replace(found, calibration=None)).save(report)
+    result = run("--report", report)
+
+    assert result.exit_code == 2
+    assert "has no costs of formats" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_damaged_files_do_not_count_and_are_told_of(run, tmp_path):
+    photos = make_folder(tmp_path / "my photos", 5, classes=1)
+    (photos / "class-0" / "bad.png").write_bytes(b"no picture")
+    words = ("--quick", "--crop", 32, "--batch-size", 2, "--formats", "raw", "--emulate", "storage=1MB/s,cores=1")
+    result = run("my photos", *words)
+
+    assert result.exit_code == 0, result.output
+    assert "1 of 6 images could not be decoded and did not count, such as class-0/bad.png:" in result.output
+    assert "headrace build 'my photos' DATASET --plan plan.json --on-error skip" in result.output
+    assert headrace.build("my photos", "photos.hr", plan="plan.json", on_error="skip").samples == 5
+
+
+def test_a_plan_and_a_profile_load_images_alike(made):
+    """Their costs are compared with each other: what is done to the images by default is the same."""
+    recipe = Plan.from_json(made[0]).calibration.recipe
+    making = read_recipe(None, transform=None, crop=48, batch_size=None)
+
+    assert recipe["transforms"] == [step.to_json() for step in making.transform]
+    assert making.batch_size == USUAL_BATCH
+
+
+def test_machines_that_let_it_starve_are_told_of(run, made):
+    words = ("--calibration", made[0], "--what-if", "cores=1", "storage=1MB/s", "step-ms=0.01")
+    free, priced = run(*words), run(*words, "--price", "vcpu-hour=0.04")
+
+    assert "no machine of the grid keeps the accelerator busy with a step of 0.01 ms; the fastest" in free.output
+    assert "/hour" not in free.output
+    assert "most images for the money" in priced.output
+    assert "$/hour" in priced.output
+    assert "written 1 machine to what-if.json" in free.output
+
+
+@pytest.mark.parametrize(("verb", "default"), [("plan", "all lossless"), ("build", "the plan's"), ("near", "all")])
+def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    result = CliRunner().invoke(app, [verb, "--help"])
+
+    assert f"[default: ({default})]" in result.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "SOURCE_OR_DATASET"),
         (["here", "there"], "one source"),
         (["nowhere"], "nowhere is not there"),
-        (["--what-if", "cores=2"], "SOURCE_OR_DATASET"),
+        (["--what-if", "cores=2", "storage=1GB/s", "step-ms=5"], "SOURCE_OR_DATASET"),
         (["photos", "--recipe", "r.json", "--crop", "8"], "leave --crop"),
         (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
         (["--calibration", "PLAN", "--disk-budget", "much"], "'much' is no size"),
         (["--calibration", "PLAN", "--emulate", "gpus=3"], "'gpus=3' cannot be emulated"),
         (["--calibration", "PLAN", "--formats", "webp"], "webp was not calibrated"),
         (["--calibration", "PLAN", "--what-if", "cores=2"], "the grid lacks"),
+        (["--calibration", "PLAN", "--formats", " , "], "name at least one format"),
+        (["--calibration", "PLAN", "--what-if", "cores=2", "gpus=3"], "'gpus=3' is no part of a grid"),
+        (["--calibration", "PLAN", "--price", "vcpu-hour=1"], "--price is for a --what-if"),
+        (["--calibration", "PLAN", "--what-if", "cores=2", "--step-ms", "3"], "leave --step-ms out"),
+        (["--calibration", "PLAN", "--crop", "8"], "leave --recipe, --crop and --batch-size out"),
+        (["--calibration", "PLAN", "--report", "r"], "give one of them"),
+        (["--calibration", "PLAN", "-o", "."], ". is a folder: name a file"),
         (["--report", "nothing"], "nothing"),
     ],
 )

@@ -15,6 +15,7 @@ import headrace
 from headrace import errors
 from headrace.planning import Calibration, calibrate, find_machine, measure_storage
 from headrace.planning._sample import open_any, take_sample
+from headrace.planning._storage import _Requests
 from headrace.transforms import CenterCrop, HorizontalFlip, RandomCrop, Recipe
 
 
@@ -97,6 +98,40 @@ def test_one_file_of_another_kind_keeps_a_lossy_format_out(tmp_path):
     assert "jpeg" not in found.formats
 
 
+def test_files_that_cannot_be_decoded_are_left_out_and_named(tmp_path):
+    photos = make_folder(tmp_path / "photos", 8, classes=1)
+    (photos / "class-0" / "garbage.png").write_bytes(b"no picture" * 2000)
+    (photos / "class-0" / "empty.png").touch()
+    whole = (photos / "class-0" / "0003.png").read_bytes()
+    (photos / "class-0" / "half.png").write_bytes(whole[: len(whole) // 2])
+    found = quickly(photos, samples=20, formats=["png", "raw"], cores=1)
+
+    assert (found.images, found.sampled, found.source_format) == (11, 8, "png")
+    assert found.provenance["left_out"] == 3
+    assert found.provenance["left_out_such_as"].partition(": ")[0] == "class-0/empty.png"
+
+
+def test_a_source_of_damaged_files_alone_is_refused_with_one_of_them(tmp_path):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(b"no picture")
+    with pytest.raises(errors.BadSource, match=r"none of 2 can be decoded, such as a\.png: .*of no known format"):
+        take_sample(tmp_path, 5)
+
+
+def test_damaged_pictures_of_an_iterable_are_left_out_too():
+    good = np.zeros((70, 70, 3), np.uint8)
+    sample = take_sample(iter([{"image": good}, {"image": b"no picture"}, {"image": good}]), 3)
+
+    assert (sample.sampled, len(sample.left_out)) == (2, 1)
+    assert [sample.source.load(item)["image"].shape for item in sample.source.items()] == [(70, 70, 3)] * 2
+
+
+def test_a_format_that_cannot_hold_an_image_is_named():
+    deep = [{"image": np.full((20, 20, 3), 1000, np.uint16)}] * 2
+    with pytest.raises(errors.UnsupportedImage, match=r"webp cannot hold .*leave webp out"):
+        quickly(iter(deep), formats=["webp"], samples=2, cores=1)
+
+
 def test_samples_are_the_same_each_time_and_of_all_sizes(folder):
     first, again = (take_sample(folder, 6) for _ in range(2))
     sizes = [item.n_bytes for item in first.source.items()]
@@ -119,6 +154,15 @@ def test_sources_without_images_are_refused(tmp_path):
         take_sample([{"label": 3}], 2)
     with pytest.raises(errors.BadSource):
         take_sample(tmp_path, 2)
+
+
+def test_a_few_small_files_are_read_until_there_is_something_to_measure(tmp_path):
+    (tmp_path / "small").write_bytes(bytes(8192))
+    for least, read in ((0, 8192), (100_000, 13 * 8192)):
+        with (tmp_path / "small").open("rb") as file:
+            requests = _Requests([(file.fileno(), 8192)], 4096, least)
+            requests.work(deadline=float("inf"))
+        assert requests.n_bytes == read
 
 
 def test_storage_is_read_at_least_once(folder, tmp_path):

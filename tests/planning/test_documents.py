@@ -10,6 +10,7 @@ import pytest
 from tests.planning.conftest import make_cost
 
 from headrace.planning import Calibration, Machine, parse_bytes, parse_emulation, parse_rate
+from headrace.planning._documents import write_json
 
 
 def test_calibrations_and_machines_come_back_from_json(photos, tmp_path):
@@ -50,6 +51,20 @@ def test_a_format_twice_is_refused(photos):
         Calibration(costs=(*photos.costs, make_cost("png", 1, 1)), images=1, sampled=1, batch_size=1)
 
 
+def test_what_is_neither_an_object_nor_a_file_is_refused():
+    with pytest.raises(ValueError, match="a calibration is an object of JSON or a file, not 3"):
+        Calibration.from_json(3)
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    write_json(tmp_path / "plan.json", {"good": 1})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "plan.json", {"bad": math.nan})
+
+    assert json.loads((tmp_path / "plan.json").read_text()) == {"good": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
+
+
 @pytest.mark.parametrize("values", [{"cores": 0}, {"storage_rate": -1}, {"efficiency": 1.2}, {"trainer_cores": -1}])
 def test_impossible_machines_are_refused(values):
     with pytest.raises(ValueError, match=r"positive|at least 0"):
@@ -77,6 +92,8 @@ def test_a_size_is_no_rate_of_nothing():
         parse_bytes("3MB/s")
     with pytest.raises(ValueError, match="no rate"):
         parse_rate("0MB/s")
+    with pytest.raises(ValueError, match="'200' is 200 bytes a second; is its unit missing"):
+        parse_rate("200")
 
 
 def test_environments():

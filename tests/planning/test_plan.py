@@ -73,8 +73,10 @@ def test_a_disk_budget_is_kept(photos):
 
 
 def test_a_disk_budget_for_nothing_is_an_error_that_says_what_is_needed(photos):
-    with pytest.raises(errors.InfeasiblePlan, match=r"at least 20 GB in 1 rendition.* budget is 10 GB"):
+    with pytest.raises(errors.InfeasiblePlan, match="10,000 images take at least 20 GB, and the disk budget is 10 GB"):
         plan(photos, Machine(cores=1), disk_budget=10e9)
+    with pytest.raises(errors.InfeasiblePlan, match="at least 42 GB in two renditions"):
+        plan(photos, Machine(cores=1), disk_budget=40e9, renditions=2)
 
 
 def test_a_lossy_source_keeps_its_files_beside_lossless_renditions(jpegs):

@@ -67,13 +67,20 @@ def test_grids_are_written_as_ranges_or_lists():
     assert grid.storage_rates[0] == pytest.approx(0.2e9)
     assert grid.storage_rates[-1] == pytest.approx(8e9)
     assert grid.steps == (0.005, 0.035, 0.2)
-    assert parse_prices("vcpu-hour=0.04,gb-month=0.1") == Prices(vcpu_hour=0.04, gb_month=0.1)
+    assert parse_prices("vcpu-hour=0.04, gb-month=0.1") == Prices(vcpu_hour=0.04, gb_month=0.1)
+    listed = parse_grid("cores=0.5,1.5,1.5 storage=0.2,1,8GB/s step-ms=7..7")
+    assert (listed.cores, listed.storage_rates, listed.steps) == ((0.5, 1.5), (0.2e9, 1e9, 8e9), (0.007,))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cores=2", "lacks storage_rates"),
+        ("cores=2", "lacks storage"),
+        ("cores= storage=1GB/s step-ms=5", "lacks cores"),
+        ("cores=2 cores=3 storage=1GB/s step-ms=5", "has cores twice"),
+        ("cores=1..2..3 storage=1GB/s step-ms=5", r"'1\.\.2\.\.3' is no range"),
+        ("cores=1..2,3 storage=1GB/s step-ms=5", "no range"),
+        ("cores=2, storage=1GB/s step-ms=5", "no list"),
         ("cores=8..2 storage=1GB/s step-ms=5", "ends before it begins"),
         ("cores=2 storage=fast step-ms=5", "'fast' is no rate"),
         ("cores=x storage=1GB/s step-ms=5", "'x' is no number"),

@@ -81,6 +81,7 @@ void Engine::core_came_free() noexcept {
 void Engine::storage_keeps_waiting() noexcept {
   if (!overlaps_) {
     overlaps_ = true;
+    cores_.hand_over(true);
     work_.notify_all();
   }
   if (queue_.empty() || closing_) return;
@@ -103,6 +104,7 @@ bool Engine::claim(Claim& claim, bool spare) noexcept {
       if (closing_) return false;
       if (overlaps_ && !shards_.waits() && reading_ == 0) {
         overlaps_ = false;
+        cores_.hand_over(false);
         foreign_work_.notify_all();
       }
       if ((overlaps_ || (!spare && cores_.free())) && find_job(claim, spare)) break;

@@ -24,7 +24,7 @@ bool Cores::wait(std::unique_lock<std::mutex>& lock, std::uint64_t order) noexce
 }
 
 bool Cores::give_back() noexcept {
-  if (waiting_.empty()) return busy_-- == count_;
+  if (waiting_.empty() || busy_ > most()) return busy_-- == most();
   const auto first = std::min_element(waiting_.begin(), waiting_.end(),
                                       [](const Waiting* a, const Waiting* b) { return a->order < b->order; });
   Waiting& next = **first;

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,11 @@ _MOST_BEST = 12
 
 def plan_table(found: Plan) -> Table:
     """Every single format beside the mix: what is predicted, what binds, and what it takes to have it."""
-    table = _table(f"{found.calibration.images:,} images, {_machine(found)}")
-    table.add_column("format")
+    count = found.calibration.images
+    table = _table(f"{count:,} image{'' if count == 1 else 's'}, {_machine(found)}")
+    table.add_column("format", min_width=_longest_name(single.shares for single in found.singles))
     for name in ("images/s", "without\nthe trainer", "bound by", "on disk", "to build"):
-        table.add_column(name, justify="left" if name == "bound by" else "right")
+        table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=name != "bound by")
     for single in found.singles:
         over = found.disk_budget is not None and single.stored_bytes > found.disk_budget * (1 + 1e-9)
         table.add_row(next(iter(single.shares)), *_cells(single, over=over), style="dim" if over else None)
@@ -52,23 +53,40 @@ def plan_sentence(found: Plan) -> str:
 
 
 def what_if_table(found: WhatIf) -> Table:
-    """For each step the machine to take."""
-    currency = found.prices.currency
-    table = _table(f"the cheapest machine that keeps the accelerator busy, batches of {found.batch_size}")
-    for name in (
-        "step",
-        "cores",
-        "storage",
-        "mix",
-        "images/s",
-        "busy",
-        f"{currency}/hour",
-        f"million\nimages/{currency}",
-    ):
-        table.add_column(name, justify="left" if name == "mix" else "right", no_wrap=name != "mix")
+    """For each step the machine to take; what it costs only where there are prices."""
+    currency, priced = found.prices.currency, _has_prices(found)
+    cheapest = "cheapest" if priced else "smallest"
+    table = _table(f"the {cheapest} machine that keeps the accelerator busy, batches of {found.batch_size}")
+    costs = (f"{currency}/hour", f"million\nimages/{currency}") if priced else ()
+    narrow = _longest_name(point.shares for point in found.best)
+    for name in ("step", "cores", "storage", "mix", "images/s", "busy", *costs):
+        mix = name == "mix"
+        table.add_column(name, justify="left" if mix else "right", no_wrap=not mix, min_width=narrow if mix else None)
     for point in found.best[:_MOST_BEST]:
-        table.add_row(*_point(point))
+        cells = _point(point)
+        table.add_row(*(cells if priced else cells[:-2]), style=None if point.keeps_busy else "dim")
     return table
+
+
+def what_if_sentences(found: WhatIf) -> Iterator[str]:
+    """What the table does not show by itself."""
+    starving = [point for point in found.best if not point.keeps_busy]
+    if starving:
+        steps = ", ".join(f"{point.step * 1e3:.3g}" for point in starving[:_MOST_BEST])
+        instead = "what gives most images for the money" if _has_prices(found) else "the fastest"
+        yield f"no machine of the grid keeps the accelerator busy with a step of {steps} ms; {instead} is shown instead"
+    if len(found.best) > _MOST_BEST:
+        yield f"{len(found.best) - _MOST_BEST} more steps are in the file"
+
+
+def _has_prices(found: WhatIf) -> bool:
+    prices = found.prices
+    return max(prices.vcpu_hour, prices.accelerator_hour, prices.gb_month) > 0
+
+
+def _longest_name(mixes: Iterable[Mapping[str, float]]) -> int:
+    """A column of mixes breaks between formats, not within a name."""
+    return max((len(name) for shares in mixes for name in shares), default=0)
 
 
 def _point(point: Point) -> tuple[str, ...]:
@@ -87,9 +105,9 @@ def _point(point: Point) -> tuple[str, ...]:
 
 def rate_text(rate: float) -> str:
     """Bytes a second as people say it."""
-    if rate == float("inf"):
-        return "no limit"
-    return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.3g} MB/s"
+    from headrace.planning._units import bytes_text  # noqa: PLC0415 - brings the loader, which other verbs do not need
+
+    return "no limit" if rate == float("inf") else f"{bytes_text(rate)}/s"
 
 
 def seconds_text(seconds: float) -> str:

@@ -40,15 +40,13 @@ def build(
     format_name: Annotated[
         str, typer.Option("--format", help="hri:fast, hri:dense, png, jpeg:QUALITY, webp, raw, or keep.")
     ] = "hri:dense",
-    mask_format: Annotated[
-        str | None, typer.Option(help="For masks.  [default: as images, without loss]", show_default=False)
-    ] = None,
+    mask_format: Annotated[str | None, typer.Option(help="For masks.", show_default="as images, without loss")] = None,
     plan: Annotated[
         Path | None, typer.Option(help="Shares of formats, as `headrace plan` writes them.", show_default=False)
     ] = None,
     renditions: Annotated[
         int | None,
-        typer.Option(min=1, help="Formats of the plan that each image is stored in.  [default: the plan's]"),
+        typer.Option(min=1, help="Formats of the plan that each image is stored in.", show_default="the plan's"),
     ] = None,
     workers: Annotated[
         int, typer.Option("--workers", "-j", min=0, help="Images encoded at a time; 0 for one a core.")
@@ -106,7 +104,7 @@ def _tell(report: BuildReport) -> None:
     ratio = report.n_bytes / max(report.source_bytes, 1)
     kept = f", {report.kept_shards} of them from before" if report.kept_shards else ""
     typer.echo(
-        f"built {report.path}: {report.samples} samples in {report.shards} shards{kept}; "
+        f"built {report.path}: {_count(report.samples, 'sample')} in {_count(report.shards, 'shard')}{kept}; "
         f"{_batch.human_bytes(report.source_bytes)} → {_batch.human_bytes(report.n_bytes)} (ratio {ratio:.3f}) "
         f"in {report.seconds:.1f} s, {report.samples_per_second:.1f} samples/s"
     )
@@ -114,6 +112,10 @@ def _tell(report: BuildReport) -> None:
         typer.echo(f"skipped {skipped.key}: {skipped.reason}", err=True)
     if report.skipped_count:
         typer.echo(f"{report.skipped_count} samples were skipped", err=True)
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
 @contextmanager

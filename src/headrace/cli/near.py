@@ -35,9 +35,7 @@ def near(
     ] = 1.0,
     workers: Annotated[int, typer.Option("--workers", "-j", min=0, help="Threads; 0 for one a core.")] = 1,
     ahead: Annotated[str, typer.Option(help="Unread batches that may lie in the folder, in bytes.")] = "2GB",
-    ranks: Annotated[
-        str | None, typer.Option(help="Serve these ranks alone, as 0,2-5.  [default: all]", show_default=False)
-    ] = None,
+    ranks: Annotated[str | None, typer.Option(help="Serve these ranks alone, as 0,2-5.", show_default="all")] = None,
     watts: Annotated[
         float | None, typer.Option(min=0, help="What a busy core takes, for the energy account.", show_default=False)
     ] = None,

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import _batch, _options, _plan_tables
+from headrace.cli import _batch, _options, _plan_known, _plan_tables
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.planning import Calibration, Machine, WhatIf
-    from headrace.profiling import Report
+    from headrace.cli._plan_known import Known
+    from headrace.planning import Calibration, Plan, WhatIf
 
 PLAN = Path("plan.json")
 
@@ -37,10 +38,11 @@ def plan(
     crop: _options.Crop = None,
     batch_size: _options.BatchSize = None,
     formats: Annotated[
-        str | None, typer.Option(help="Only these, as hri:fast,raw.  [default: all lossless]", show_default=False)
+        str | None, typer.Option(help="Only these, as hri:fast,raw.", show_default="all lossless")
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option(help="A plan whose costs are taken: nothing is measured.", show_default=False)
+        Path | None,
+        typer.Option(help="A plan whose costs and machine are taken: nothing is measured.", show_default=False),
     ] = None,
     what_if: Annotated[
         str | None,
@@ -48,7 +50,11 @@ def plan(
     ] = None,
     price: Annotated[
         str | None,
-        typer.Option(help="vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1, for a what-if.", show_default=False),
+        typer.Option(
+            metavar="PRICES",
+            help="For a what-if: vcpu-hour=0.04 and, after commas, accelerator-hour=2.5, gb-month=0.1.",
+            show_default=False,
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer images and rounds, less exact.")] = False,
     workdir: _options.Workdir = None,
@@ -75,28 +81,39 @@ def plan(
     from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
     source, grid = _divide(words or [], what_if)
+    _refuse_needless(
+        grid is not None, {"--step-ms": step_ms, "--emulate": emulate, "--renditions": renditions > 1 or None}, price
+    )
+    wanted = None if formats is None else _parse_formats(formats)
+    if grid is not None and output == PLAN:
+        output = output.with_name("what-if.json")
     try:
-        with _plan_tables.shown_progress() as hook:
-            known = None if report is None else _load_report(report)
-            found = _calibration(source, calibration, known, output, what_if=grid is not None)
-            if found is None:
-                making = _making(recipe, crop, batch_size)
-                chosen = None if formats is None else formats.split(",")
-                found = planning.calibrate(
-                    source, **making, formats=chosen, quick=quick, workdir=workdir, progress=hook
-                )
         budget = None if disk_budget is None else planning.parse_bytes(disk_budget)
-        wanted = None if formats is None else formats.split(",")
-        if grid is not None:
-            prices = planning.parse_prices(price or "")
-            common = planning.Machine(cores=1, trainer_cores=_trainer_cores(known))
-            machines = planning.what_if(
-                found, planning.parse_grid(grid), prices, machine=common, disk_budget=budget, formats=wanted
+        machines = None if grid is None else (planning.parse_grid(grid), planning.parse_prices(price or ""))
+        planning.parse_emulation(emulate or "")
+        _prepare(output)  # what is wrong with the words, or not installed, is said before anything is measured
+        planning.find_solver()
+        if source is None and calibration is None and report is None and grid is not None and PLAN.exists():
+            calibration = PLAN
+        known = _plan_known.find_known(calibration, report)
+        found = known.calibration
+        if found is None:
+            making = _making(recipe, crop, batch_size)
+            with _plan_tables.shown_progress() as hook:
+                found = planning.calibrate(
+                    _measured(source, report), **making, formats=wanted, quick=quick, workdir=workdir, progress=hook
+                )
+        elif (recipe, crop, batch_size) != (None, None, None):
+            raise typer.BadParameter(
+                "the costs are known, with their own crop and batch size: leave --recipe, --crop and --batch-size out"
             )
-            _tell_what_if(machines, output, report, known)
+        if machines is not None:
+            common = planning.Machine(cores=1, trainer_cores=known.trainer_cores, link_rate=known.link_rate or math.inf)
+            told = planning.what_if(found, *machines, machine=common, disk_budget=budget, formats=wanted)
+            _tell_what_if(told, output, report, known)
             return
-        machine = _machine(source, found, known, emulate)
-        step = _step(step_ms, known)
+        machine = known.machine(source, found, emulate)
+        step = known.step if step_ms is None else step_ms / 1e3
         made = planning.plan(found, machine, step=step, disk_budget=budget, formats=wanted, renditions=renditions)
         made.save(output)
     except KeyboardInterrupt:
@@ -105,93 +122,89 @@ def plan(
     except (HeadraceError, OSError, ValueError) as error:
         typer.echo(f"failed {error}", err=True)
         raise typer.Exit(_batch.FAILED) from None
-    _print(_plan_tables.plan_table(made))
-    typer.echo(_plan_tables.plan_sentence(made))
-    typer.echo(f"written {output}; next: headrace build {source or 'SOURCE'} DATASET --plan {output}")
+    _tell_plan(made, source, output)
 
 
 def _divide(words: list[str], what_if: str | None) -> tuple[str | None, str | None]:
     """Tell the source from the parts of a grid, which may stand in words of their own."""
-    parts = [
-        word for word in words if what_if is not None and word.partition("=")[0] in ("cores", "storage", "step-ms")
-    ]
+    parts = [word for word in words if what_if is not None and "=" in word and not Path(word).exists()]
     sources = [word for word in words if word not in parts]
     if len(sources) > 1:
         raise typer.BadParameter(f"there is one source, not {', '.join(sources)}")
     return sources[0] if sources else None, None if what_if is None else " ".join([what_if, *parts])
 
 
-def _calibration(
-    source: str | None, given: Path | None, known: Report | None, output: Path, *, what_if: bool
-) -> Calibration | None:
-    """The costs that are there already; None if the source is to be measured."""
-    from headrace import planning  # noqa: PLC0415
+def _refuse_needless(what_if: bool, given: dict[str, Any], price: str | None) -> None:
+    if price is not None and not what_if:
+        raise typer.BadParameter("--price is for a --what-if")
+    needless = [name for name, value in given.items() if value is not None]
+    if what_if and needless:
+        raise typer.BadParameter(f"a --what-if has its own machines and steps: leave {', '.join(needless)} out")
 
-    if given is not None:
-        document = json.loads(given.read_bytes())
-        inner = document.get("calibration", document) if isinstance(document, dict) else document
-        return planning.Calibration.from_json(inner)
-    if known is not None and known.measurements.calibration is not None:
-        return planning.Calibration.from_json(known.measurements.calibration)
-    if source is not None:
-        return None
-    earlier = output if output.exists() and not what_if else PLAN
-    if what_if and earlier.exists():
-        return planning.Plan.from_json(earlier).calibration
-    raise typer.BadParameter(
-        "give a SOURCE_OR_DATASET to measure, or --calibration plan.json or --report with what was measured before"
-    )
+
+def _parse_formats(text: str) -> list[str]:
+    names = [name for name in map(str.strip, text.split(",")) if name]
+    if not names:
+        raise typer.BadParameter("name at least one format, as hri:fast,raw", param_hint="--formats")
+    return names
+
+
+def _prepare(output: Path) -> None:
+    """Make the folder that the result goes to."""
+    if output.is_dir():
+        raise ValueError(f"{output} is a folder: name a file, such as {output / PLAN}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _measured(source: str | None, report: Path | None) -> str:
+    if source is None:
+        lacking = "" if report is None else f"{report} has no costs of formats, for that was left out or ended: "
+        raise typer.BadParameter(
+            f"{lacking}give a SOURCE_OR_DATASET to measure, or --calibration plan.json or --report with what was "
+            f"measured before"
+        )
+    return source
 
 
 def _making(recipe: Path | None, crop: int | None, batch_size: int | None) -> dict[str, Any]:
-    from headrace import transforms  # noqa: PLC0415
+    from headrace import planning  # noqa: PLC0415
 
     if recipe is not None:
         if crop is not None or batch_size is not None:
             raise typer.BadParameter("a recipe has its crop and batch size: leave --crop and --batch-size out")
         return {"recipe": recipe}
-    usual = [transforms.RandomResizedCrop(crop or 224), transforms.HorizontalFlip()]
-    return {"transform": usual, "batch_size": batch_size or 64}
+    return {"transform": planning.usual_transform(crop), "batch_size": batch_size or planning.USUAL_BATCH}
 
 
-def _machine(source: str | None, found: Calibration, known: Report | None, emulate: str | None) -> Machine:
-    from headrace import planning  # noqa: PLC0415
-
-    supposed = planning.parse_emulation(emulate or "")
-    link = supposed.pop("link_rate", None)
-    if known is not None and "storage_rate" not in supposed:
-        read = [stage for stage in known.measurements.stages if stage.name == "read" and stage.n_bytes]
-        rates = [rate.rate * stage.n_bytes for stage in read for rate in stage.cold_rates if stage.n_bytes]
-        supposed |= {"storage_rate": max(rates)} if rates else {}
-    machine = planning.find_machine(source, found, **supposed, trainer_cores=_trainer_cores(known))
-    return machine if link is None else machine.replace(link_rate=link, emulated=True)
-
-
-def _load_report(folder: Path) -> Report:
-    from headrace.profiling import Report  # noqa: PLC0415
-
-    return Report.load(folder)
+def _tell_plan(made: Plan, source: str | None, output: Path) -> None:
+    _print(_plan_tables.plan_table(made))
+    typer.echo(_plan_tables.plan_sentence(made))
+    left_out = _warn_of_left_out(made.calibration)
+    # A dataset is no source to build from: that is what it was built of itself.
+    dataset = source is not None and (Path(source) / "dataset.json").is_file()
+    named = "SOURCE" if source is None or dataset else shlex.quote(source)
+    meant = f", with the SOURCE that {source} was built of" if dataset else ""
+    skip = " --on-error skip" if left_out else ""
+    typer.echo(f"written {output}; next: headrace build {named} DATASET --plan {shlex.quote(str(output))}{skip}{meant}")
 
 
-def _trainer_cores(known: Report | None) -> float:
-    differential = None if known is None else known.measurements.differential
-    if differential is None or differential.stated:
-        return 0.0
-    return differential.trainer_cores or 0.0
+def _warn_of_left_out(found: Calibration) -> int:
+    """Tell of images that were not measured because they cannot be decoded."""
+    count = found.provenance.get("left_out") or 0
+    if count:
+        tried = found.sampled + count
+        typer.echo(
+            f"{count} of {tried} images could not be decoded and did not count, such as "
+            f"{found.provenance.get('left_out_such_as')}",
+            err=True,
+        )
+    return int(count)
 
 
-def _step(step_ms: float | None, known: Report | None) -> float:
-    if step_ms is not None:
-        return step_ms / 1e3
-    differential = None if known is None else known.measurements.differential
-    return 0.0 if differential is None else differential.step_seconds or 0.0
-
-
-def _tell_what_if(found: WhatIf, output: Path, folder: Path | None, known: Report | None) -> None:
+def _tell_what_if(found: WhatIf, output: Path, folder: Path | None, known: Known) -> None:
     """Print the best machines; all points go to a file, and into the report if there is one."""
-    path = output.with_name("what-if.json") if output == PLAN else output
-    path.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
-    if folder is not None and known is not None:
+    found.save(output)
+    if folder is not None and known.report is not None:
         from headrace import profiling  # noqa: PLC0415
 
         def shown(point: Any) -> Any:
@@ -204,11 +217,13 @@ def _tell_what_if(found: WhatIf, output: Path, folder: Path | None, known: Repor
             batch_size=found.batch_size,
             images=found.images,
         )
-        known = profiling.Report(dataclasses.replace(known.measurements, what_if=grid))
-        known.save(folder if folder.is_dir() else folder.parent)
+        drawn = profiling.Report(dataclasses.replace(known.report.measurements, what_if=grid))
+        drawn.save(folder if folder.is_dir() else folder.parent)
     _print(_plan_tables.what_if_table(found))
+    for line in _plan_tables.what_if_sentences(found):
+        typer.echo(line)
     where = f" and {folder}" if folder is not None else ""
-    typer.echo(f"written {len(found.points)} machines to {path}{where}")
+    typer.echo(f"written {len(found.points)} machine{'' if len(found.points) == 1 else 's'} to {output}{where}")
 
 
 def _print(table: Any) -> None:

@@ -36,6 +36,7 @@ from headrace.loader._recipe import make_recipe
 from headrace.loader._state import InvalidState, LoaderState
 from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset, open_dataset
+from headrace.transforms import Compiled
 
 
 class Loader:
@@ -213,11 +214,57 @@ class Loader:
             running.close(why)
         self._parts.workshop.end_feed()
 
-    # Epochs and state.
+    # What it was asked for.
 
     @property
     def batch_size(self) -> int:
         return self._options.batch_size
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields that it loads."""
+        return self._options.fields
+
+    @property
+    def transform(self) -> Compiled:
+        """What becomes of each sample: the declarative operations, and after them the functions."""
+        return self._parts.compiled
+
+    @property
+    def collate_fn(self) -> Callable[[list[Any]], Any] | None:
+        return self._options.collate_fn
+
+    @property
+    def output(self) -> OutputName:
+        """Whose arrays it gives: "torch", "numpy" or "jax"."""
+        return self._options.output
+
+    @property
+    def device(self) -> str | None:
+        """The device that batches are copied to; None leaves them in the host's memory."""
+        return self._options.device
+
+    @property
+    def num_workers(self) -> int:
+        """How many threads it has; of `num_workers=0`, what that came to."""
+        return self._options.threads
+
+    @property
+    def batches_ahead(self) -> int:
+        """How many batches are under way at a time, at most."""
+        return self._options.batches_ahead
+
+    @property
+    def direct(self) -> bool:
+        """Whether it reads past the page cache."""
+        return self._options.direct
+
+    @property
+    def storage_rate(self) -> float | None:
+        """Bytes a second that it holds its reads to; None if it does not."""
+        return self._options.storage_rate
+
+    # Epochs and state.
 
     @property
     def epoch(self) -> int:

@@ -3,8 +3,7 @@
 
 Nothing is estimated from the format's name. Each format gets a small dataset, and the loader runs over it with the
 recipe's transforms and batch size: once with one core at work, once with all. Formats take turns, round after round,
-and turns during which something slowed the machine are taken again: a cost is of the machine as it is when it is left
-alone. Medians count.
+until the best turns of each agree, and those count: a cost is of the machine as it is when it is left alone.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ from typing import Any, TypeAlias
 
 from headrace import formats as image_formats
 from headrace.building import build
+from headrace.errors import UnsupportedImage
 from headrace.planning._cost import Calibration, Cost
+from headrace.planning._disturbance import OTHERS
 from headrace.planning._options import candidates, describe
 from headrace.planning._options import loader_options as make_options
-from headrace.planning._pace import Pace
 from headrace.planning._sample import Sample, take_sample
-from headrace.planning._turns import Run, Store, quiet
+from headrace.planning._turns import Run, Store, best
 from headrace.transforms import Recipe
 
 FORMATS = ("hri:dense", "hri:fast", "raw")
@@ -47,13 +47,11 @@ class _Effort:
     rounds: int
     seconds: float
     """Of a turn."""
-    quiet: int
-    """Turns of each run that should be quiet."""
     patience: float
-    """Seconds until that is given up."""
+    """Seconds that turns may be taken again, until the best of each run agree."""
 
 
-_THOROUGH, _QUICK = _Effort(4, 0.25, 3, 120.0), _Effort(2, 0.15, 1, 4.0)
+_THOROUGH, _QUICK = _Effort(6, 0.25, 60.0), _Effort(2, 0.15, 0.0)
 _LEAST_USE = 0.5
 """Of the cores: a loader that had less work than that was held up by something that is not measured here."""
 
@@ -100,16 +98,15 @@ def calibrate(
         effort = _QUICK if quick else _THOROUGH
         steps.total = len(names) + (2 if crowd > 1 else 1) * len(names) * (1 + effort.rounds)
         stores = [_store(sample, name, Path(folder), steps) for name in names]
-        pace = Pace()
         numbers = (1, crowd) if crowd > 1 else (1,)
-        runs = [Run(store, options, number, pace) for number in numbers for store in stores]
+        runs = [Run(store, options, number) for number in numbers for store in stores]
         try:
             _measure(runs, steps, effort)
         finally:
             for run in runs:
                 run.close()
         costs = tuple(_cost(store, [run for run in runs if run.store is store], crowd) for store in stores)
-        consumer = statistics.median(turn.consumer for run in runs for turn in quiet(run.turns))
+        consumer = statistics.median(turn.consumer for run in runs for turn in best(run.turns))
         turns = [turn for run in runs for turn in run.turns]
     return Calibration(
         costs=costs,
@@ -125,8 +122,11 @@ def calibrate(
             "platform": platform.platform(),
             "direct": direct,
             "quick": quick,
+            "left_out": len(sample.left_out),
+            "left_out_such_as": sample.left_out[0] if sample.left_out else None,
             "turns": len(turns),
-            "quiet_turns": sum(turn.quiet for turn in turns),
+            "disturbed_turns": sum(turn.others > OTHERS for turn in turns),
+            "settled": all(run.settled for run in runs),
         },
     )
 
@@ -154,16 +154,14 @@ def _measure(runs: Sequence[Run], steps: _Steps, effort: _Effort) -> None:
     for run in runs:
         steps.next(f"loading {_name(run)}")
         run.prepare(effort.seconds)
-    last = time.monotonic() + effort.patience
     for _ in range(effort.rounds):
         for run in runs:
             steps.next(f"measuring {_name(run)}")
             run.measure()
-    while wanting := [run for run in runs if run.wants(effort.quiet)]:
+    last = time.monotonic() + effort.patience
+    while time.monotonic() < last and (wanting := [run for run in runs if not run.settled]):
         for run in wanting:
-            if time.monotonic() > last:
-                return
-            steps.next(f"measuring {_name(run)} again: the machine was disturbed")
+            steps.next(f"measuring {_name(run)} again: the machine is not always as fast")
             run.measure()
 
 
@@ -186,16 +184,11 @@ def _cost(store: Store, runs: Sequence[Run], crowd: int) -> Cost:
 
 
 def _taken(run: Run) -> float:
-    """Core seconds that a sample takes away: the CPU time, and what the cores idle between while they are in demand.
-
-    A thread that was kept from a core did not idle: then the core was busy, with another thread or another program.
-    """
-    cpu = statistics.median(turn.cpu for turn in quiet(run.turns))
+    """Core seconds that a sample takes away: the CPU time, and what the cores idle between while they are in demand."""
+    cpu = statistics.median(turn.cpu for turn in best(run.turns))
     if run.cores == 1:
         return cpu  # a core that idles has nothing to do
-    used = statistics.median(
-        (turn.cpu + turn.kept_waiting) / (turn.wall * run.cores) for turn in quiet(run.cached_turns)
-    )
+    used = statistics.median(turn.cpu / (turn.wall * run.cores) for turn in best(run.cached_turns))
     return cpu / min(1.0, max(used, _LEAST_USE))
 
 
@@ -203,8 +196,10 @@ def _store(sample: Sample, name: str, folder: Path, steps: _Steps) -> Store:
     steps.next(f"storing {sample.sampled} images as {name}")
     path = folder / name.replace(":", "-")
     begun = time.process_time()
-    report = build(sample.source, path, format=name, workers=1)
+    report = build(sample.source, path, format=name, workers=1, on_error="skip")
     seconds = time.process_time() - begun
+    for skipped in report.skipped:
+        raise UnsupportedImage(f"{name} cannot hold {skipped.key}: {skipped.reason}; leave {name} out of the formats")
     return Store(name, path, report.n_bytes / report.samples, seconds / report.samples)
 
 

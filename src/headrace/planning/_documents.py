@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,24 @@ def read_json(source: Any, name: str) -> Any:
     """Take a JSON value as it is, or read it from a file."""
     if isinstance(source, Mapping):
         return source
+    if not isinstance(source, str | os.PathLike):
+        raise ValueError(f"a {name} is an object of JSON or a file, not {_shown(source)}")
     path = Path(source)
     try:
         return json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no {name}: {error}") from None
+
+
+def write_json(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
+    """Write under a temporary name and rename: nobody sees half of it."""
+    place = Path(path)
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def finite(value: float) -> float | None:

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace import formats as image_formats
-from headrace.transforms import Recipe, Transform
+from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
 
+USUAL_CROP, USUAL_BATCH = 224, 64
+# What nearly everyone normalises photographs by; the figures do not change the speed.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _OF_A_RECIPE = ("batch_size", "dtype", "layout", "color", "min_area", "approximate_jpeg")
 
 
@@ -27,6 +30,11 @@ def loader_options(
     read = read_recipe(recipe)
     options = {name: getattr(read, name) for name in _OF_A_RECIPE}
     return {**options, "transform": list(read.transforms), "fields": list(read.fields), "output": "numpy"}
+
+
+def usual_transform(crop: int | None = None) -> list[Transform]:
+    """What most do with photographs, where nobody says otherwise: a random crop, a flip, and normalisation."""
+    return [RandomResizedCrop(crop or USUAL_CROP), HorizontalFlip(), Normalize(_MEAN, _STD)]
 
 
 def read_recipe(recipe: Recipe | Mapping[str, Any] | str | PathLike[str]) -> Recipe:

@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headrace.errors import InfeasiblePlan
 from headrace.planning._cost import PLACES, Calibration, Cost, Place
-from headrace.planning._documents import Document, finite, read_json
+from headrace.planning._documents import Document, finite, read_json, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import Prediction, loads, predict_costs, trainer_seconds
 from headrace.planning._search import LEAST_SHARE, WORTH, Mixture, Problem, search
+from headrace.planning._units import bytes_text
 
 PLAN_VERSION = 1
 
@@ -102,7 +101,7 @@ class Plan:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan as JSON, for `headrace build --plan` and `Loader(plan=…)`."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_json(path, self.to_json())
 
 
 def _share(document: Any) -> Share:
@@ -252,7 +251,6 @@ def _too_small(costs: Sequence[Cost], calibration: Calibration, budget: float | 
     if budget is None:
         return f"{renditions} renditions need {renditions} formats to choose from; there is {costs[0].format} alone"
     needed = sum(sizes[:renditions]) * calibration.images
-    return (
-        f"{calibration.images} images take at least {needed / 1e9:.3g} GB in {renditions} rendition(s), and the disk "
-        f"budget is {budget / 1e9:.3g} GB; give it more"
-    )
+    count = "1 image takes" if calibration.images == 1 else f"{calibration.images:,} images take"
+    twice = " in two renditions" if renditions == 2 else ""
+    return f"{count} at least {bytes_text(needed)}{twice}, and the disk budget is {bytes_text(budget)}; give it more"

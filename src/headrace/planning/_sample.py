@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from headrace import formats
 from headrace.codec import inspect
-from headrace.errors import BadSource
+from headrace.errors import BadSource, HeadraceError
 from headrace.formats import IMAGE_SUFFIXES
 from headrace.records import Dataset, hash64, open_dataset
 from headrace.sources import Encoded, Item, Source, open_source
@@ -24,6 +25,7 @@ MANIFEST = "dataset.json"
 _MOST_LISTED = 20_000
 """Of a longer source so many are drawn first, by the hash of their keys."""
 _SEED = "calibration:"
+_PIXELS = ("image", "mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +37,20 @@ class Sample:
     sampled: int
     own_format: str | None
     """What all files are, as far as was seen; None if they differ, or are arrays."""
+    left_out: tuple[str, ...] = ()
+    """Samples that cannot be decoded, each with the reason."""
 
 
 def take_sample(source: Any, n: int) -> Sample:
     """Choose `n` samples: the same ones each time, and of all sizes in their proportions.
 
     Decoding time follows the size of a file, so a sample with the sizes of the whole tells more than a random one.
+    Those that cannot be decoded are left out: one damaged file says nothing of the others.
     """
     opened = open_any(source)
     if opened.sequential:
         # It can be walked once: its beginning must do, and how long it is nobody knows.
-        samples = [(item, opened.load(item)) for item in islice(opened.items(), n)]
-        return _sample(_Loaded(opened, samples), len(samples), len(samples))
+        return _sound(opened, islice(opened.items(), n))
     count, suffixes, drawn = 0, set(), _Drawn(_MOST_LISTED)
     for item in opened.items():
         count += 1
@@ -55,24 +59,40 @@ def take_sample(source: Any, n: int) -> Sample:
     by_size = sorted(drawn.items, key=lambda item: (item.n_bytes, hash64(_SEED + item.key)))
     n = min(n, len(by_size))
     items = [by_size[(2 * k + 1) * len(by_size) // (2 * n)] for k in range(n)]
-    found = _sample(_Chosen(opened, items), count, n)
+    found = replace(_sound(opened, items), images=count)
     # One odd file among many is not in the sample, but has a name: it must not be made a JPEG.
     return found if len(suffixes) == 1 else replace(found, own_format=None)
 
 
-def _sample(source: Source, images: int, sampled: int) -> Sample:
-    if not sampled:
-        raise BadSource("the source holds no samples to calibrate with")
+def _sound(source: Source, items: Iterable[Item]) -> Sample:
+    """Those of these items whose images can be decoded, as a source."""
     pictures = [name for name, kind in source.fields.items() if kind == "image"]
     if not pictures:
         raise BadSource(f"the source has no images, only {', '.join(source.fields) or 'nothing'}")
-    found = {_stored_as(source.load(item)[name]) for item in source.items() for name in pictures}
-    return Sample(source, images, sampled, found.pop() if len(found) == 1 else None)
+    good: list[tuple[Item, dict[str, object]]] = []
+    left_out: list[str] = []
+    stored: set[str | None] = set()
+    for item in items:
+        try:
+            sample = source.load(item)
+            forms = {name: _decoded(sample[name], kind) for name, kind in source.fields.items() if kind in _PIXELS}
+        except (HeadraceError, OSError, ValueError) as error:
+            left_out.append(f"{item.key}: {error}")
+        else:
+            stored.update(forms[name] for name in pictures)
+            good.append((item, sample if source.sequential else {}))
+    if not good:
+        damage = f": none of {len(left_out)} can be decoded, such as {left_out[0]}" if left_out else ""
+        raise BadSource(f"the source holds no samples to calibrate with{damage}")
+    chosen = _Loaded(source, good) if source.sequential else _Chosen(source, [item for item, _ in good])
+    return Sample(chosen, len(good), len(good), stored.pop() if len(stored) == 1 else None, tuple(left_out))
 
 
-def _stored_as(value: object) -> str | None:
+def _decoded(value: object, kind: str) -> str | None:
+    """Decode a file, and name its format; None if it is an array."""
     if not isinstance(value, Encoded):
         return None
+    formats.decode(value.data, color="index" if kind == "mask" else "keep")
     return f"hri:{inspect(value.data).mode}" if value.format == "hri" else value.format
 
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -161,19 +162,25 @@ def _solve(problem: Problem, *, least_share: float = 0.0) -> npt.NDArray[np.floa
     return (fastest if smallest is None else smallest)[:n]
 
 
+def find_solver() -> Callable[..., Any]:
+    """SciPy's solver of linear programs; MissingExtra if it is not installed."""
+    try:
+        from scipy.optimize import linprog  # type: ignore[import-untyped] # noqa: PLC0415 - an extra, slow to import
+    except ImportError as error:
+        raise MissingExtra("a plan is found by SciPy, which is not installed: pip install 'headrace[plan]'") from error
+    found: Callable[..., Any] = linprog
+    return found
+
+
 def _minimise(
     objective: Sequence[float],
     rows: npt.NDArray[np.float64],
     limits: npt.NDArray[np.float64],
     bounds: Sequence[tuple[float, float | None]],
 ) -> npt.NDArray[np.float64] | None:
-    try:
-        from scipy.optimize import linprog  # type: ignore[import-untyped] # noqa: PLC0415 - an extra, slow to import
-    except ImportError as error:
-        raise MissingExtra("a plan is found by SciPy, which is not installed: pip install 'headrace[plan]'") from error
     whole = np.ones((1, len(objective)))
     whole[0, -1] = 0.0
-    result = linprog(objective, A_ub=rows, b_ub=limits, A_eq=whole, b_eq=[1.0], bounds=bounds, method="highs")
+    result = find_solver()(objective, A_ub=rows, b_ub=limits, A_eq=whole, b_eq=[1.0], bounds=bounds, method="highs")
     if result.status == 2:  # infeasible
         return None
     if result.status != 0:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.loader import Loader
-from headrace.planning._pace import Pace
+from headrace.planning._disturbance import OTHERS, Books, settled
 from headrace.records import open_dataset
 
 _MOST_REPEATS = 256
@@ -57,9 +57,8 @@ class Turn:
     """How long threads that could have run were kept from a core."""
     wall: float
     read_bytes: float
-    quiet: bool
-    """Whether the cores were ours, and as fast as they can be."""
-    pace: float
+    others: float
+    """Which share of the cores' time went to other programs."""
 
 
 @dataclass(slots=True)
@@ -69,7 +68,6 @@ class Run:
     store: Store
     options: Mapping[str, Any]
     cores: int
-    pace: Pace
     turns: list[Turn] = field(default_factory=list)
     cached_turns: list[Turn] = field(default_factory=list)
     """Of a loader that finds all bytes in memory: cores that idle in these wait for each other, not for storage."""
@@ -82,7 +80,7 @@ class Run:
         with held_to(self.cores):
             with self._make(_spread(n, least), direct=False) as once:
                 begun = time.perf_counter()
-                take_turn(once, self.pace)
+                take_turn(once)
                 took = (time.perf_counter() - begun) / least
             wanted = math.ceil(seconds / max(took, 1e-6))
             indices = np.tile(_spread(n, max(least, min(n, wanted))), min(_MOST_REPEATS, max(1, wanted // n)))
@@ -92,16 +90,17 @@ class Run:
             else:
                 self.cached_turns = self.turns
             for loader, _ in self.loaders:
-                take_turn(loader, self.pace)  # starts its threads, which stay on these cores
+                take_turn(loader)  # starts its threads, which stay on these cores
 
     def measure(self) -> None:
         with held_to(self.cores):
             for loader, turns in self.loaders:
-                turns.append(take_turn(loader, self.pace))
+                turns.append(take_turn(loader))
 
-    def wants(self, turns: int) -> bool:
-        """Whether fewer turns than that were quiet."""
-        return any(sum(turn.quiet for turn in found) < turns for _, found in self.loaders)
+    @property
+    def settled(self) -> bool:
+        """Whether the best turns agree: then something that slows the machine has not met all of them."""
+        return all(settled([turn.cpu for turn in alone(found)]) for _, found in self.loaders)
 
     def _make(self, indices: Any, **changes: Any) -> Loader:
         options = {**self.options, **changes}
@@ -112,34 +111,35 @@ class Run:
             loader.close()
 
 
-def quiet(turns: Sequence[Turn]) -> list[Turn]:
-    """Those during which nothing slowed the machine; if there is none, the third that was slowed least."""
-    found = [turn for turn in turns if turn.quiet]
-    return found or sorted(turns, key=lambda turn: turn.pace)[: -(-len(turns) // 3)]
+def alone(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """Those that had the cores for themselves; all, if none had."""
+    return [turn for turn in turns if turn.others <= OTHERS] or turns
 
 
-def take_turn(loader: Loader, pace: Pace) -> Turn:
+def best(turns: Sequence[Turn]) -> list[Turn]:
+    """The third that took least CPU time: a neighbour on the same physical core makes a turn slower, never faster."""
+    found = sorted(alone(turns), key=lambda turn: turn.cpu)
+    return found[: max(1, len(found) // 3)]
+
+
+def take_turn(loader: Loader) -> Turn:
     """Load an epoch and do nothing with it."""
-    before, waiting = loader.stats(), _seconds_kept_waiting()
-    pace.begin()
-    sampled = pace.cpu_seconds  # that one came before the clock
+    before, waiting, books = loader.stats(), _seconds_kept_waiting(), Books.now()
     cpu, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
     for _ in loader:
-        pace.look()
+        pass
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
-    sampled = pace.cpu_seconds - sampled
-    stretch = pace.end()
+    others = Books.now().others_since(books)
     after, waiting = loader.stats(), _seconds_kept_waiting() - waiting
     samples = after["samples"] - before["samples"]
     n_bytes = after.get("bytes_read", 0) - before.get("bytes_read", 0)
     return Turn(
-        cpu=(cpu - sampled) / samples,
-        consumer=(own - sampled) / samples,
+        cpu=cpu / samples,
+        consumer=own / samples,
         kept_waiting=max(waiting, 0.0) / samples,
         wall=wall / samples,
         read_bytes=n_bytes / samples,
-        quiet=stretch.quiet,
-        pace=stretch.pace,
+        others=others,
     )
 
 

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import Any
 
 from headrace.planning._cost import Calibration
-from headrace.planning._documents import Document, finite
+from headrace.planning._documents import Document, finite, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._plan import plan
-from headrace.planning._units import parse_range, parse_rate
+from headrace.planning._units import parse_list, parse_range, parse_rate
 
 WHAT_IF_VERSION = 1
 BUSY = 0.95
@@ -21,6 +22,8 @@ BUSY = 0.95
 _HOURS_A_MONTH = 730.0
 _STEPS_OF_A_RANGE = 6
 _MOST_POINTS = 2000
+_PARTS = ("cores", "storage", "step-ms")
+_WRITE = "write cores=2..96 storage=0.2..8GB/s step-ms=5..200"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,11 @@ class Point:
     images_per_dollar: float
     """Or what the currency is; without limit where nothing costs anything."""
 
+    @property
+    def keeps_busy(self) -> bool:
+        """Whether the accelerator hardly ever waits."""
+        return self.busy >= BUSY
+
     def to_json(self) -> dict[str, Any]:
         plain = asdict(self) | {"shares": dict(self.shares), "binds": list(self.binds)}
         return plain | {"images_per_dollar": finite(self.images_per_dollar)}
@@ -128,6 +136,10 @@ class WhatIf:
             "points": [point.to_json() for point in self.points],
             "best": [point.to_json() for point in self.best],
         }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all points as JSON."""
+        write_json(path, self.to_json())
 
     @classmethod
     def from_json(cls, document: Any) -> WhatIf:
@@ -189,7 +201,7 @@ def what_if(
 
 
 def _best(points: Sequence[Point]) -> Point:
-    busy = [point for point in points if point.busy >= BUSY]
+    busy = [point for point in points if point.keeps_busy]
     if busy:
         return min(busy, key=lambda point: (point.dollars_per_hour, point.cores, point.storage_rate))
     return max(points, key=lambda point: (point.images_per_dollar, point.rate, -point.cores))
@@ -197,27 +209,28 @@ def _best(points: Sequence[Point]) -> Point:
 
 def parse_grid(text: str) -> Grid:
     """Read `cores=2..96 storage=0.2..8GB/s step-ms=5..200`: ranges in even ratios, or lists such as `cores=2,4,8`."""
-    found: dict[str, tuple[float, ...]] = {}
+    parts: dict[str, str] = {}
     for part in text.split():
         name, _, value = part.partition("=")
-        if name == "cores":
-            found["cores"] = tuple(dict.fromkeys(float(round(each)) for each in _values(value, float)))
-        elif name == "storage":
-            found["storage_rates"] = _values(value, parse_rate)
-        elif name == "step-ms":
-            found["steps"] = tuple(each / 1e3 for each in _values(value, float))
-        else:
-            raise ValueError(f"{part!r} is no part of a grid; write cores=2..96 storage=0.2..8GB/s step-ms=5..200")
-    missing = [name for name in ("cores", "storage_rates", "steps") if name not in found]
-    if missing:
-        raise ValueError(f"the grid lacks {missing[0]}; write cores=2..96 storage=0.2..8GB/s step-ms=5..200")
-    return Grid(**found)
+        if name not in _PARTS:
+            raise ValueError(f"{part!r} is no part of a grid; {_WRITE}")
+        if name in parts:
+            raise ValueError(f"the grid has {name} twice; write all its values as one list, or as a range")
+        parts[name] = value
+    for name in _PARTS:
+        if not parts.get(name):
+            raise ValueError(f"the grid lacks {name}; {_WRITE}")
+    return Grid(
+        cores=_values(parts["cores"], _number, whole=True),
+        storage_rates=_values(parts["storage"], parse_rate),
+        steps=tuple(each / 1e3 for each in _values(parts["step-ms"], _number)),
+    )
 
 
 def parse_prices(text: str) -> Prices:
     """Read `vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1`."""
     found: dict[str, float] = {}
-    for part in filter(None, text.split(",")):
+    for part in filter(None, map(str.strip, text.split(","))):
         name, _, value = part.partition("=")
         if name not in ("vcpu-hour", "accelerator-hour", "gb-month"):
             raise ValueError(f"{part!r} is no price; write vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1")
@@ -229,18 +242,20 @@ def parse_prices(text: str) -> Prices:
     )
 
 
-def _values(text: str, read: Any) -> tuple[float, ...]:
+def _values(text: str, read: Callable[[str], float], *, whole: bool = False) -> tuple[float, ...]:
+    """Each value once: those of a list, or a range's in even ratios, which may be rounded to whole numbers."""
     if ".." not in text:
-        return tuple(_positive(read, each) for each in text.split(","))
+        return tuple(dict.fromkeys(_positive(read, each) for each in parse_list(text)))
     low, high = (_positive(read, each) for each in parse_range(text))
-    if high <= low:
+    if high < low:
         raise ValueError(f"{text!r} is no range: it ends before it begins")
     ratio = (high / low) ** (1 / (_STEPS_OF_A_RANGE - 1))
-    return tuple(low * ratio**k for k in range(_STEPS_OF_A_RANGE))
+    found = (low * ratio**k for k in range(_STEPS_OF_A_RANGE))
+    return tuple(dict.fromkeys(float(round(each)) if whole and each >= 1 else each for each in found))
 
 
-def _positive(read: Any, text: str) -> float:
-    value = _number(text) if read is float else float(read(text))
+def _positive(read: Callable[[str], float], text: str) -> float:
+    value = read(text)
     if value <= 0:
         raise ValueError(f"{text!r} is not positive")
     return value

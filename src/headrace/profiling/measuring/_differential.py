@@ -204,7 +204,7 @@ def _warm_batches(loader: Any, epoch_batches: int | None) -> range:
 def _at_once(loader: Any) -> int:
     """How many batches may come together: ours are read side by side, PyTorch's workers make one each."""
     if isinstance(loader, Loader):
-        return loader._options.batches_ahead  # noqa: SLF001 - of no use to anyone else
+        return loader.batches_ahead
     workers = getattr(loader, "num_workers", 0)
     return workers if isinstance(workers, int) and workers > 1 else 1
 

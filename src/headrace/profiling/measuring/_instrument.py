@@ -37,16 +37,15 @@ class Inside:
 
     @classmethod
     def of(cls, loader: Loader) -> Inside:
-        options = loader._options  # noqa: SLF001 - the loader's own business, and the profile's to look into
         return cls(
-            compiled=loader._parts.compiled,  # noqa: SLF001
-            threads=options.threads,
-            collate_fn=options.collate_fn,
-            output=options.output,
-            fields=options.fields,
-            storage_rate=options.storage_rate,
-            direct=options.direct,
-            device=options.device,
+            compiled=loader.transform,
+            threads=loader.num_workers,
+            collate_fn=loader.collate_fn,
+            output=loader.output,
+            fields=loader.fields,
+            storage_rate=loader.storage_rate,
+            direct=loader.direct,
+            device=loader.device,
         )
 
 

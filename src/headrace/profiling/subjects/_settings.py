@@ -15,16 +15,11 @@ from typing import Any, Literal, TypeAlias
 from headrace import transforms
 from headrace.errors import ProfileError
 from headrace.loader import cores as usable_cores
-from headrace.planning import parse_emulation
+from headrace.planning import USUAL_BATCH, parse_emulation, usual_transform
 from headrace.profiling.measuring._differential import Step, sleeping_step
 from headrace.profiling.measuring._energy import WATTS_PER_CORE
 
 RecipeLike: TypeAlias = Mapping[str, Any] | str | PathLike[str]
-
-DEFAULT_CROP = 224
-DEFAULT_BATCH = 64
-# What nearly everyone normalises photographs by; the figures do not change the speed.
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 FULL_SECONDS = 150.0
 # A minute is promised: measurements overrun, and what is long is ended in time for the report.
@@ -107,14 +102,10 @@ def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, 
         options = {name: getattr(found, name) for name in (*compiling, "min_area", "fields")}
         return Making(list(found.transforms), batch_size or found.batch_size, options)
     if transform is None:
-        transform = [
-            transforms.RandomResizedCrop(crop or DEFAULT_CROP),
-            transforms.HorizontalFlip(),
-            transforms.Normalize(_MEAN, _STD),
-        ]
+        transform = usual_transform(crop)
     elif crop is not None:
         raise ProfileError("crop makes a transform of its own: give one of the two")
-    return Making(transform, batch_size or DEFAULT_BATCH, {})
+    return Making(transform, batch_size or USUAL_BATCH, {})
 
 
 def _document(recipe: RecipeLike) -> Mapping[str, Any]:

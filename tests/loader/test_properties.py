@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a loader says of itself."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.loader import cores
+from headrace.transforms import CenterCrop
+
+
+def collate(samples: list[Any]) -> list[Any]:
+    return samples
+
+
+def test_a_loader_tells_what_it_was_asked_for(path: Path) -> None:
+    asked = {
+        "batch_size": 3,
+        "fields": ("label", "image"),
+        "num_workers": 2,
+        "collate_fn": collate,
+        "output": "numpy",
+        "direct": True,
+        "storage_rate": 4e6,
+    }
+    with headrace.Loader(path, transform=[CenterCrop(8)], **asked) as loader:
+        with pickle.loads(pickle.dumps(loader)) as again:
+            for each in (loader, again):
+                assert {name: getattr(each, name) for name in asked} == asked
+                assert each.device is None
+                assert list(each.transform.transforms) == [CenterCrop(8)]
+                assert each.batches_ahead == 8
+        for name in asked:
+            with pytest.raises(AttributeError):
+                setattr(loader, name, None)
+
+
+def test_a_loader_tells_what_its_defaults_came_to(path: Path) -> None:
+    with headrace.Loader(path) as loader:
+        assert loader.num_workers == cores()
+        assert loader.fields == tuple(loader.dataset.fields)
+        assert loader.output == "torch"
+        assert (loader.direct, loader.storage_rate, loader.collate_fn) == (False, None, None)
+        assert not loader.transform.transforms
