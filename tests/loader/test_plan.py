@@ -196,9 +196,10 @@ def test_renditions_need_a_plan_with_as_many_formats(tmp_path: Path) -> None:
         headrace.Writer(tmp_path / "b.hr", fields=FIELDS, plan=make_plan("raw", "png"), renditions=3)
 
 
-def test_a_rendition_that_loses_pixels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="jpeg:90 would have other pixels"):
-        write(tmp_path / "lossy.hr", make_plan("jpeg:90", "raw", renditions=2), count=2)
+@pytest.mark.parametrize("renditions", [1, 2])
+def test_a_rendition_that_loses_pixels_is_refused(tmp_path: Path, renditions: int) -> None:
+    with pytest.raises(BuildError, match="jpeg:90 for it, which would change its pixels"):
+        write(tmp_path / "lossy.hr", make_plan("jpeg:90", "raw", renditions=renditions), count=8)
 
 
 # Loader(plan=…).

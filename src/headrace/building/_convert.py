@@ -166,8 +166,8 @@ class _Picture:
 
 def _store_image(picture: _Picture, field: Field, key: str, conversion: Conversion) -> Iterator[_Stored]:
     own = picture.stored_as
-    chosen = conversion.mixes[field.name].choose(key)
-    for wanted in chosen:
+    mix = conversion.mixes[field.name]
+    for wanted in mix.choose(key):
         if wanted == KEEP and picture.encoded is not None and own is None:
             raise UnsupportedImage(
                 f"a {picture.encoded.format or 'file of unknown kind'} cannot be kept as it is; "
@@ -177,10 +177,10 @@ def _store_image(picture: _Picture, field: Field, key: str, conversion: Conversi
         target = DEFAULT_HRI if wanted == KEEP and own is None else wanted
         if own is not None and (target == KEEP or stored_format(target) == own):
             yield _keep(picture, own, verify=conversion.verify)
-        elif len(chosen) > 1 and not formats.parse(target)[0].lossless:
+        elif mix.is_plan and not formats.parse(target)[0].lossless:
             raise UnsupportedImage(
-                f"{target} would have other pixels than the image's other renditions, among which loaders choose; only "
-                f"a source that is {stored_format(target)} already can be kept so: leave it out of the plan"
+                f"the plan has {target} for it, which would change its pixels; only an image that is "
+                f"{stored_format(target)} already can be kept so: leave {target} out of the plan"
             )
         else:
             yield _encode(picture, target, verify=conversion.verify)

@@ -35,6 +35,11 @@ class Mix:
     ends: tuple[float, ...]
     renditions: int = 1
 
+    @property
+    def is_plan(self) -> bool:
+        """Whether it mixes formats, which must all hold the same pixels."""
+        return len(self.formats) > 1
+
     def choose(self, key: str) -> tuple[str, ...]:
         """Name the format of each rendition of the sample with this key."""
         if len(self.formats) == 1:
