@@ -41,7 +41,7 @@ SMALL = (RandomCrop(224), HorizontalFlip())
 _LARGE_FROM = 700  # pixels of the longer side
 
 # Of what the disk gives at its best: emulated storage must not be faster than the real one below it.
-_OF_THE_DISK = 0.7
+_OF_THE_DISK = 0.9
 
 log = Console(stderr=True)
 

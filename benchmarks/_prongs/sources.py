@@ -50,8 +50,8 @@ class Source:
 SOURCES = {
     source.name: source
     for source in (
-        Source("png", "png", WIDTH, HEIGHT, 32, 192),
-        Source("jpeg", "jpeg", WIDTH, HEIGHT, 32, 192),
+        Source("png", "png", WIDTH, HEIGHT, 16, 192),
+        Source("jpeg", "jpeg:95", WIDTH, HEIGHT, 32, 192),
         Source("hri", "hri:fast", WIDTH, HEIGHT, 64, 192),
         Source("cifar", "png", 32, 32, 256, 2048),
     )

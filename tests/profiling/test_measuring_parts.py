@@ -318,21 +318,13 @@ def test_the_page_cache_of_a_container_is_free_memory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("paces", "others", "names"),
-    [
-        ([10, 10, 10, 10, 10], 0.0, None),
-        ([10, 14, 14, 10, 10], 0.0, "one"),
-        ([10, 14, 10, 14, 14], 0.0, "two"),
-        ([14, 10, 14, 14, 10], 0.0, None),
-        ([10, 10, 10, 10, 10], 1.5, "one; two"),
-    ],
-    ids=["quiet", "neighbour", "neighbour later", "for a moment", "programs"],
+    ("others", "seconds", "names"),
+    [((0.1, 0.2), 1.0, None), ((1.5, 0.1), 1.0, "one"), ((1.5, 0.9), 1.0, "one; two"), ((1.5, 1.5), 0.2, None)],
+    ids=["quiet", "once", "always", "too short to tell"],
 )
-def test_a_disturbed_measurement_is_told(monkeypatch, paces, others, names):
-    """A neighbour shows in the reference work before and after; other programs show in the system's books."""
-    samples = iter(paces)
-    monkeypatch.setattr(_disturbance, "Pace", lambda: SimpleNamespace(sample=lambda: next(samples)))
-    monkeypatch.setattr(_disturbance, "metered", lambda: nullcontext(_meters.Cost(seconds=1.0, others=others)))
+def test_a_disturbed_measurement_is_told(monkeypatch, others, seconds, names):
+    found = iter(others)
+    monkeypatch.setattr(_disturbance, "metered", lambda: nullcontext(_meters.Cost(seconds=seconds, others=next(found))))
     monkeypatch.setattr(_disturbance.os, "cpu_count", lambda: 2)
     watch = _disturbance.Watch(2)
     for name in ("one", "two"):

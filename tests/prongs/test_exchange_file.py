@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import struct
 
 import numpy as np
@@ -13,6 +15,7 @@ from tests.loader.datasets import assert_equal
 from headrace.errors import BadPreparedBatch
 from headrace.prongs import BatchName
 from headrace.prongs._batch_file import pack_batch, unpack_batch
+from headrace.prongs._batch_writer import Writer
 from headrace.prongs._exchange import Origin, Stretch, batch_file, batch_of, is_run, rank_of
 from headrace.prongs._reader import Reader
 from headrace.records import Boxes
@@ -83,6 +86,11 @@ def test_data_begins_at_a_page_with_the_largest_tensor_and_tensors_at_multiples_
     assert (8 + length) % 4096 == 0
     assert starts["image"] == 0
     assert all(start % 64 == 0 for name, start in starts.items() if not name.startswith("_padding."))
+
+
+def test_a_file_is_whole_blocks():
+    for batch in (make_batch(), {"image": np.zeros(4096, np.uint8)}, {}):
+        assert len(written(batch)) % 4096 == 0
 
 
 def test_arrays_are_not_copied_to_be_written():
@@ -170,6 +178,71 @@ def test_a_declined_batch_says_why():
     assert caught.value.kind == "declined"
 
 
+def aligned(n_bytes: int) -> np.ndarray:
+    memory = np.empty(n_bytes + 4096, np.uint8)
+    shift = -memory.ctypes.data % 4096
+    memory[shift : shift + n_bytes] = np.arange(n_bytes) % 251
+    return memory[shift : shift + n_bytes]
+
+
+class TestWriter:
+    @pytest.mark.parametrize("n_bytes", [0, 1, 4096, 50_000, 3 << 20])
+    @pytest.mark.parametrize("offset", [0, 64])
+    def test_it_writes_the_bytes_of_a_batch_wherever_they_lie(self, tmp_path, n_bytes, offset):
+        """Memory that is aligned is written as it is, all else through a scratch memory."""
+        batch = {"image": aligned(n_bytes + offset)[offset:], "label": np.arange(5), "_rows": np.arange(9)}
+        writer, path = Writer(), tmp_path / "batch"
+        for _ in range(2):  # anew, and over what is there
+            writer.write(path, pack_batch(NAME, ORIGIN, batch))
+
+            assert path.read_bytes() == written(batch)
+
+    def test_a_shorter_batch_leaves_nothing_of_a_longer_one(self, tmp_path):
+        writer, path = Writer(), tmp_path / "batch"
+        writer.write(path, pack_batch(NAME, ORIGIN, {"image": aligned(100_000)}))
+        writer.write(path, pack_batch(NAME, ORIGIN, {"image": aligned(5000)}))
+
+        assert path.read_bytes() == written({"image": aligned(5000)})
+
+    def test_a_batch_of_many_pieces_is_written_in_turns(self, tmp_path):
+        batch = {"many": [np.full(7, at % 251, np.uint8) for at in range(3000)]}
+        for writer in (Writer(), Writer()):
+            writer.direct = writer.direct and not (tmp_path / "batch").exists()
+            writer.write(tmp_path / "batch", pack_batch(NAME, ORIGIN, batch))
+
+            assert (tmp_path / "batch").read_bytes() == written(batch)
+
+    @pytest.mark.parametrize("call", ["open", "pwritev"])
+    def test_a_file_system_without_direct_writes_is_written_as_it_can_be(self, tmp_path, monkeypatch, call):
+        """Some refuse when the file is opened, some when it is written."""
+        really = getattr(os, call)
+        refused = []
+
+        def refuse(*arguments):
+            if not refused:
+                refused.append(arguments)
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return really(*arguments)
+
+        monkeypatch.setattr(os, call, refuse)
+        writer, batch = Writer(), {"image": aligned(9000)}
+        writer.write(tmp_path / "batch", pack_batch(NAME, ORIGIN, batch))
+
+        assert refused
+        assert not writer.direct
+        assert (tmp_path / "batch").read_bytes() == written(batch)
+
+    def test_a_full_disk_is_an_error(self, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "pwritev", full)
+        writer = Writer()
+        with pytest.raises(OSError, match="No space"):
+            writer.write(tmp_path / "batch", pack_batch(NAME, ORIGIN, {}))
+        assert writer.direct
+
+
 class TestReader:
     def write(self, tmp_path, batch, name=NAME):
         path = tmp_path / batch_file(name)
@@ -184,6 +257,8 @@ class TestReader:
 
         assert_equal(prepared.arrays, batch)
         assert prepared.n_bytes == len(written(batch))
+        assert prepared.seconds > 0
+        assert prepared.cpu_seconds > 0
         assert prepared.arrays["image"].ctypes.data % 4096 == 0
         assert prepared.arrays["image"].flags.writeable
         assert not prepared.arrays["image"].flags.owndata
@@ -215,8 +290,6 @@ class TestReader:
         assert prepared.arrays["image"].ctypes.data % 4096 == 0
 
     def test_a_file_system_without_direct_reads_is_read_as_it_can_be(self, tmp_path, monkeypatch):
-        import os  # noqa: PLC0415
-
         opened = os.open
 
         def refuse(path, flags, *rest):

@@ -98,11 +98,9 @@ def test_only_what_is_marked_is_looked_for(tmp_path):
         assert stats["near"]["worker"] == "worker"
 
 
-@pytest.mark.parametrize(("machine", "direct"), [("here", False), ("elsewhere", True)])
-def test_batches_of_another_machine_are_read_past_the_page_cache(tmp_path, monkeypatch, machine, direct):
-    monkeypatch.setattr("headrace.prongs._exchange_host.this_machine", lambda: "here")
-    monkeypatch.setattr("headrace.prongs._exchange_near.this_process", lambda: Process(machine, 1, 1))
-    with host(tmp_path) as exchange:
+@pytest.mark.parametrize("direct", [True, False])
+def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
+    with host(tmp_path, direct=direct) as exchange:
         near = near_of(exchange)
         near.say(beat(marks=((0, 0, 40, 9, 10),)))
         file = pack_batch(name_of(9), near.origin, {"image": np.arange(9)})

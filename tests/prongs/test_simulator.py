@@ -84,6 +84,16 @@ def test_a_link_bounds_what_devices_bring():
     assert simulate(tight, Paced()).seconds_a_batch == pytest.approx(2 / 3, rel=0.02)
 
 
+def test_prepared_batches_in_a_row_come_as_fast_as_they_are_read():
+    """`mte` trains on them back to back, `paced` has time to read each; the models say so too."""
+    setting = Setting(host=1, near=4, fetch=0.4, batches=500)
+    mte = simulate(setting, Mte())
+
+    assert mte.seconds == pytest.approx(mte.modelled, rel=0.01)
+    assert mte.seconds > 1.05 * simulate(Setting(host=1, near=4, batches=500), Mte()).seconds
+    assert simulate(setting, Paced()).seconds_a_batch == pytest.approx(0.8, rel=0.01)
+
+
 def test_what_is_read_is_taken_from_the_host():
     """Where one core makes and reads, a prepared batch costs it a little: four of its own a period become fewer."""
     setting = Setting(host=1, near=4, take=0.2, batches=500)

@@ -117,6 +117,20 @@ def test_mte_splits_so_that_both_end_together():
     assert few.near_before(1000) == int(10 * 4 / (4 - 0.35)), "what lies unread is limited"
 
 
+def test_mte_knows_what_the_link_and_a_head_start_are_worth():
+    """Prepared batches that follow each other come no faster than they are read; what lay ready was not waited for."""
+    times = Times(host=1.0, near=4.0, link=0.5)
+    decision = Mte().decide(times, Outlook(1000))
+    near = decision.pattern.near_before(1000)
+
+    assert near == int(1000 / (1 + 4 - 0.5))
+    assert decision.seconds == pytest.approx(1000 - near + 0.5 * near)
+    ahead = Mte().decide(times, Outlook(1000, ready=90))
+    assert ahead.pattern.near_before(1000) == int((1000 + 90 * 4) / (1 + 4 - 0.5))
+    assert ahead.seconds < decision.seconds
+    assert split_epoch(times, 1000, 300) > split_epoch(times, 1000, 300, ready=50)
+
+
 def test_wrr_takes_what_is_ready():
     assert Wrr().decide(CPU_BOUND, Outlook(1000)).pattern is None
     assert not Wrr.follows_pattern

@@ -23,7 +23,7 @@ from headrace.loader._order import EpochBatches, EpochPlan
 from headrace.loader._pixels import PixelSource
 from headrace.loader._prongs_absent import AbsentExchange, Exchange
 from headrace.loader._prongs_measure import Measure
-from headrace.loader._prongs_reader import NearBatches, ReadingThread
+from headrace.loader._prongs_reader import DEPTH, NearBatches, ReadingThread
 from headrace.loader._prongs_record import Record, recorded_pattern
 from headrace.loader._prongs_stats import Resources, summarise_prongs
 from headrace.loader._prongs_supply import ProngMeters, ProngSupply
@@ -96,7 +96,13 @@ class Prongs:
         exchange = self._connect(plan, recipe)
         last = BatchName(begun.epoch, plan.rank, plan.start, plan.stop, plan.remaining - 1)
         checked = make_batches(True)
-        near = NearBatches(exchange, last, fields=self._fields, rows=lambda at: gather.rows(checked.batch(at)[0]))
+        near = NearBatches(
+            exchange,
+            last,
+            fields=self._fields,
+            rows=lambda at: gather.rows(checked.batch(at)[0]),
+            depth=min(DEPTH, self._options.batches_ahead),
+        )
         near.look()
         record = Record(begun, plan, strategy.name, keeps_order=not strategy.follows_pattern)
         walk = Walk(strategy, self.knowledge, exchange, plan, record)

@@ -35,10 +35,10 @@ class Pace:
     reading: float
     """Of the host's, that its threads waited for storage."""
 
-    def with_near(self, near: float, link: float) -> Times:
-        """Put the near prong's figures beside it; what a read takes occupies the link and the host alike."""
+    def with_near(self, near: float, link: float, take: float) -> Times:
+        """Put the near prong's figures beside it: a read occupies the link by the clock, and the host by its CPU."""
         near = max(near, _LEAST)
-        return Times(host=self.host, near=near, step=self.step, link=link, take=link, reading=self.reading)
+        return Times(host=self.host, near=near, step=self.step, link=link, take=take, reading=self.reading)
 
 
 class Measure:

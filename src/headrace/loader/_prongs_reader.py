@@ -2,7 +2,7 @@
 """A thread that reads prepared batches before their turn comes, so that taking one costs the trainer nothing.
 
 It is the only one that speaks to the exchange while an epoch is under way. Two batches are read ahead: one is there
-when the trainer asks, the other is being read while the trainer works.
+when the trainer asks, the other is being read while the trainer works. A loader that prefetches one has one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headrace.loader._prongs_absent import Exchange
 from headrace.loader._prongs_arrays import stacked
 from headrace.loader._wait import SLICE_SECONDS, StopSign
 from headrace.prongs import BatchName, Heartbeat, Stretch
+from headrace.prongs._exchange import BEAT_SECONDS
 
 Found: TypeAlias = Literal["ready", "bad", "pending"]
 
@@ -29,7 +30,9 @@ SILENT_SECONDS = 3.0
 """A near worker that gives no sign of life for so long is dead or frozen."""
 # How often the near worker is looked at: a new one is soon noticed.
 _LOOK_SECONDS, _WAIT_SECONDS = 0.2, 0.02
-# How often an absent batch is looked for: some ten times while one is made.
+# An absent batch is looked for when most of its time has gone by since the last one came, and then some ten times in
+# the time that one takes: on a host whose cores are all at work, each look costs a tenth of a millisecond.
+_EXPECTED = 0.9
 _LEAST_POLL, _MOST_POLL = 0.002, 0.05
 
 
@@ -43,21 +46,29 @@ class NearBatches:
     """
 
     def __init__(
-        self, exchange: Exchange, last: BatchName, *, fields: tuple[str, ...], rows: Callable[[int], Rows]
+        self,
+        exchange: Exchange,
+        last: BatchName,
+        *,
+        fields: tuple[str, ...],
+        rows: Callable[[int], Rows],
+        depth: int = DEPTH,
     ) -> None:
         """`last` names the last batch of the stretch; `rows` gives the rows of each of them, to the reading thread."""
-        self._exchange, self._last, self._fields, self._rows = exchange, last, fields, rows
+        self._exchange, self._last, self._fields, self._rows, self._depth = exchange, last, fields, rows, depth
         self._changed = threading.Condition()
         self._ready: dict[int, list[Stack]] = {}
         self._bad: dict[int, str] = {}
         self._top = self._bottom = last.number + 1
         self._next: Stretch | None = None
-        self._seen = time.monotonic()
+        self._seen = self._came = time.monotonic()
+        self._due = 0.0
         self.beat: Heartbeat | None = None
         self.silent_seconds = 0.0
         self.batch_bytes = 0
         self.read_seconds: deque[float] = deque(maxlen=16)
-        """Of the last few batches."""
+        self.read_cpu: deque[float] = deque(maxlen=16)
+        """Of the last few batches, by the clock and by this process' CPU."""
         self.memory: list[float] = [0.0, 0.0, 0.0]
         """Of this process: samples, their sum in bytes, the largest."""
 
@@ -66,8 +77,9 @@ class NearBatches:
     def want(self, bottom: int, following: Stretch | None) -> None:
         """Ask for all batches from the top down to `bottom`, and then for those of the next epoch."""
         with self._changed:
-            self._bottom, self._next = bottom, following
-            self._changed.notify_all()
+            if (bottom, following) != (self._bottom, self._next):
+                self._bottom, self._next = bottom, following
+                self._changed.notify_all()
 
     def skip(self, number: int) -> None:
         """Leave a batch, and all above it, to the host."""
@@ -140,22 +152,26 @@ class NearBatches:
         if time.monotonic() - self._seen > (_WAIT_SECONDS if self.beat is None else _LOOK_SECONDS):
             self.look()
         number = self._top - 1
-        if self.count >= DEPTH or number < self._bottom:
+        if self.count >= self._depth or number < self._bottom:
             with self._changed:
-                if self.count >= DEPTH or self._top - 1 < self._bottom:
+                if self.count >= self._depth or self._top - 1 < self._bottom:
                     self._changed.wait(SLICE_SECONDS)
             return
-        begun = time.perf_counter()
+        if (early := self._due - time.monotonic()) > 0:
+            with self._changed:
+                self._changed.wait(early)
+            return
         try:
             prepared = self._exchange.read(self._last._replace(number=number))
         except BadPreparedBatch as error:
             self._settle(number, None, str(error))
             return
         if prepared is None:
-            with self._changed:
-                self._changed.wait(self._poll_seconds())
+            self._due = self._next_look()
             return
-        self.read_seconds.append(time.perf_counter() - begun)
+        self._came = time.monotonic()
+        self.read_seconds.append(prepared.seconds)
+        self.read_cpu.append(prepared.cpu_seconds)
         self.batch_bytes = prepared.n_bytes
         found = stacked(prepared.arrays, self._fields, self._rows(number))
         self._settle(number, found, "its rows are not those of this batch")
@@ -178,9 +194,14 @@ class NearBatches:
             wanted = [self._next] if next_only else [ours, self._next]
             return [stretch for stretch in wanted if stretch is not None and stretch.top > stretch.bottom]
 
-    def _poll_seconds(self) -> float:
+    def _next_look(self) -> float:
+        """When to look again for a batch that is not there yet."""
+        now = time.monotonic()
         a_batch = None if self.beat is None else self.beat.seconds_a_batch
-        return _MOST_POLL if a_batch is None else min(_MOST_POLL, max(_LEAST_POLL, a_batch / 10))
+        if a_batch is None:
+            return now + _MOST_POLL
+        soon = now + min(_MOST_POLL, max(_LEAST_POLL, a_batch / 10))
+        return max(soon, min(self._came + _EXPECTED * a_batch, now + BEAT_SECONDS))
 
 
 class ReadingThread:

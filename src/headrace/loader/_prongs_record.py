@@ -19,6 +19,8 @@ class Record:
         self.pattern: Pattern | None = None
         """Of all slots since the iteration began, once it is decided."""
         self._near = self._batches = 0
+        past = (begun.prongs or {}).get("order")
+        self._order: list[int] = list(past) if isinstance(past, list) else []
 
     @property
     def epoch(self) -> int:
@@ -26,19 +28,18 @@ class Record:
 
     def after(self, batches: int, taken: bytearray) -> LoaderState:
         """Give the state after so many batches; `taken` says of each slot whether it was the near prong's."""
-        self._near += sum(taken[self._batches : batches])
+        new = taken[self._batches : batches]
+        self._near += sum(new)
         self._batches = batches
+        if self._keeps_order:
+            self._order = _joined(self._order, runs(new))
         prongs = {
             "strategy": self._strategy,
             "stride": self._plan.batch_size * self._plan.world_size,
             "pattern": None if self.pattern is None else self.pattern.after(batches).to_json(),
-            "order": _joined(self._past(), runs(taken[:batches])) if self._keeps_order else None,
+            "order": self._order if self._keeps_order else None,
         }
         return self._begun.after(self._plan, batches, self._near, prongs)
-
-    def _past(self) -> list[int]:
-        past = (self._begun.prongs or {}).get("order")
-        return list(past) if isinstance(past, list) else []
 
 
 def recorded_pattern(state: LoaderState, strategy: str, stride: int) -> Pattern | None:

@@ -73,6 +73,7 @@ def summarise_prongs(
             "step": None if pace is None else pace.step,
             "near": knowledge.near_seconds,
             "link": knowledge.link_seconds,
+            "take": knowledge.take_seconds,
         },
         "plans": [dict(plan) for plan in knowledge.plans],
         "host": {

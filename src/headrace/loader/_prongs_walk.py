@@ -48,6 +48,7 @@ class Knowledge:
     pace: Pace | None = None
     near_seconds: float | None = None
     link_seconds: float = 0.0
+    take_seconds: float = 0.0
     off: str | None = None
     iterations: int = 0
     plans: list[dict[str, Any]] = field(default_factory=list)
@@ -98,7 +99,7 @@ class Walk:
             if decision is None:
                 self._due = max(self._first, slot + max(_AGAIN, slot // 4))
             else:
-                self._settle(decision, times, slot)
+                self._settle(decision, times, slot, supply.near.published)
                 supply.turns.replan(decision.pattern)
             self.order(supply)
         elif supply.turns.pattern is None:
@@ -139,7 +140,7 @@ class Walk:
 
     # What is decided.
 
-    def _settle(self, decision: Decision, times: Times | None, slot: int) -> None:
+    def _settle(self, decision: Decision, times: Times | None, slot: int, ready: int = 0) -> None:
         self._settled = True
         if decision.off is None:
             self._knowledge.off = None
@@ -154,6 +155,7 @@ class Walk:
                 "pattern": None if self._record.pattern is None else self._record.pattern.to_json(),
                 "off": decision.off,
                 "times": None if times is None else asdict(times),
+                "ready": ready,
             }
         )
         del plans[:-_MOST_PLANS]
@@ -178,7 +180,7 @@ class Walk:
             return Decision(HOST_ONLY, f"the near worker refuses: {beat.reason}"), None
         if known.pace is None or known.near_seconds is None or near.lost is not None:
             return None, None
-        times = known.pace.with_near(known.near_seconds, known.link_seconds)
+        times = known.pace.with_near(known.near_seconds, known.link_seconds, known.take_seconds)
         capacity = beat.ahead_bytes // near.batch_bytes if beat is not None and near.batch_bytes else None
         return self._strategy.decide(times, Outlook(remaining, near.published, capacity)), times
 
@@ -205,6 +207,6 @@ class Walk:
         known.pace = supply.measure.pace() or known.pace
         if near.beat is not None and near.beat.seconds_a_batch is not None:
             known.near_seconds = near.beat.seconds_a_batch
-        reads = list(near.read_seconds)
-        if reads:
-            known.link_seconds = median(reads)
+        reads, used = list(near.read_seconds), list(near.read_cpu)
+        if reads and used:
+            known.link_seconds, known.take_seconds = median(reads), median(used)

@@ -2,8 +2,9 @@
 """A prepared batch as one safetensors file, laid out for direct reads and summed as a whole (spec/exchange.md §4).
 
 The header is padded with spaces so that the data begins at a multiple of 4096, each tensor at a multiple of 64, the
-largest first; what lies between is indexed as `_padding.N`, because safetensors knows no holes. One checksum covers the
-file from its first byte to its last, its own eight digits taken for zeros. Any reader of safetensors can open it.
+largest first; what lies between, and behind the last up to a multiple of 4096, is indexed as `_padding.N`, because
+safetensors knows no holes. One checksum covers the file from its first byte to its last, its own eight digits taken for
+zeros. Any reader of safetensors can open it.
 """
 
 from __future__ import annotations
@@ -74,12 +75,17 @@ def _lay_out(tensors: list[Tensor]) -> tuple[dict[str, Any], list[Any], int]:
     entries: dict[str, Any] = {}
     pieces: list[Any] = []
     end = 0
-    for tensor in sorted(tensors, key=lambda tensor: -tensor.n_bytes):
-        gap = -end % TENSOR_ALIGNMENT
+
+    def pad(alignment: int) -> None:
+        nonlocal end
+        gap = -end % alignment
         if gap:
             entries[f"{PADDING}{len(entries)}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [end, end + gap]}
             pieces.append(bytes(gap))
             end += gap
+
+    for tensor in sorted(tensors, key=lambda tensor: -tensor.n_bytes):
+        pad(TENSOR_ALIGNMENT)
         if tensor.name in entries or tensor.name.startswith(PADDING) or tensor.name == "__metadata__":
             raise ValueError(f"two tensors of a prepared batch would be called {tensor.name!r}")
         entries[tensor.name] = {
@@ -89,6 +95,7 @@ def _lay_out(tensors: list[Tensor]) -> tuple[dict[str, Any], list[Any], int]:
         }
         pieces.extend(piece.reshape(-1).view(np.uint8).data for piece in tensor.pieces if piece.size)
         end += tensor.n_bytes
+    pad(DATA_ALIGNMENT)  # direct writes are of whole blocks
     return entries, pieces, end
 
 

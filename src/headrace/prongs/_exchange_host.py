@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import json
 import os
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +22,7 @@ from headrace.prongs._batch_file import bad
 from headrace.prongs._exchange import BatchName, Origin, Stretch, batch_file, digest, plan_file, rank_folder, run_folder
 from headrace.prongs._exchange_cell import write_whole
 from headrace.prongs._exchange_folder import remove_plans, sweep_dead
-from headrace.prongs._exchange_machine import new_token, this_machine
+from headrace.prongs._exchange_machine import new_token
 from headrace.prongs._exchange_status import MOST_STRETCHES, Heartbeat
 from headrace.prongs._exchange_voice import Voice
 from headrace.prongs._reader import PreparedBatch, Reader
@@ -43,7 +42,7 @@ class HostExchange:
         recipe: How samples become batches (spec/recipe.md).
         rows: The rows of a selection, where the recipe has a digest of one.
         allocate: Gives memory to read batches into, such as pinned memory; None takes pages.
-        direct: Read past the page cache; None does so if the near worker is on another machine and the file system can.
+        direct: Read past the page cache, as far as the file system can: that spares the host a copy of each batch.
 
     """
 
@@ -56,15 +55,15 @@ class HostExchange:
         recipe: Mapping[str, Any],
         rows: npt.NDArray[np.int64] | None = None,
         allocate: Callable[[int], Memory] | None = None,
-        direct: bool | None = None,
+        direct: bool = True,
     ) -> None:
         self.path, self.run, self.rank = Path(path), run, rank
         self.session = new_token()
         content = json.dumps(recipe, sort_keys=True, separators=(",", ":")).encode()
         self._folder = rank_folder(self.path, run, rank)
-        self._direct, self._rejected = direct, Counter[str]()
-        self._read_bytes, self._read_batches, self._read_seconds = 0, 0, 0.0
-        self._reader = Reader(Origin(run, self.session, digest(content)), allocate=allocate, direct=direct is not False)
+        self._rejected = Counter[str]()
+        self._read_bytes, self._read_batches, self._read_seconds, self._read_cpu = 0, 0, 0.0, 0.0
+        self._reader = Reader(Origin(run, self.session, digest(content)), allocate=allocate, direct=direct)
         self._process = os.getpid()
         if not self.path.is_dir():
             raise ExchangeError(f"{self.path}: no such folder; make the exchange folder, or mount it, on both sides")
@@ -108,11 +107,6 @@ class HostExchange:
         beat = self.heartbeat()
         if beat is None or not beat.published(name):
             return None
-        if self._direct is None:
-            # On one machine the page cache has what was just written, and is faster than any disk.
-            self._direct = beat.machine != this_machine()
-            self._reader.direct &= self._direct
-        begun = time.perf_counter()
         path = self._folder / batch_file(name)
         try:
             prepared = self._reader.read(path, name)
@@ -121,8 +115,8 @@ class HostExchange:
         except BadPreparedBatch as error:
             self._rejected[error.kind] += 1
             raise
-        finally:
-            self._read_seconds += time.perf_counter() - begun
+        self._read_seconds += prepared.seconds
+        self._read_cpu += prepared.cpu_seconds
         self._read_bytes += prepared.n_bytes
         self._read_batches += 1
         return prepared
@@ -151,6 +145,7 @@ class HostExchange:
             "read_bytes": self._read_bytes,
             "read_batches": self._read_batches,
             "read_seconds": self._read_seconds,
+            "read_cpu_seconds": self._read_cpu,
             "rejected": dict(self._rejected),
             "near": None if beat is None else asdict(beat),
         }

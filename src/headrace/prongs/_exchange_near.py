@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.prongs._exchange import ABANDONED_SECONDS, HOST, NEAR, RECIPE, ROWS, TAKEOVER_SECONDS, Origin, digest
-from headrace.prongs._exchange_cell import read_cell, write_cell
+from headrace.prongs._exchange_cell import CellReader, cell_content, read_cell, write_cell
 from headrace.prongs._exchange_machine import Process, is_gone, this_machine, this_process
 from headrace.prongs._exchange_status import Heartbeat, Wish
 from headrace.prongs._exchange_voice import Watch
@@ -39,6 +39,8 @@ class NearRank:
         """Read what the host has published. OSError or ValueError if that cannot be done, or not yet."""
         self.folder, self.rank, self._worker = folder, rank, worker
         self._process = this_process()
+        self._cell = CellReader(folder / HOST, Wish.from_json)
+        self._written = b""
         content = (folder / RECIPE).read_bytes()
         self.recipe: dict[str, Any] = json.loads(content)
         rows = folder / ROWS
@@ -50,10 +52,10 @@ class NearRank:
         self._host = Watch()
 
     def _read_wish(self) -> Wish:
-        document = read_cell(self.folder / HOST)
-        if document is None:
+        wish = self._cell.read()
+        if wish is None:
             raise ValueError(f"{self.folder / HOST}: not whole, however often one looks")
-        return Wish.from_json(document)
+        return wish
 
     def look(self) -> bool:
         """Read the host's cell; whether its wishes have changed. Gone if there is nothing to wish for any more."""
@@ -94,7 +96,7 @@ class NearRank:
         """Write the cell, with a beat of its own. Any thread may. Gone if the rank is another's by now."""
         with self._lock:
             try:
-                holder = read_near(self.folder)
+                holder = None if cell_content(self.folder / NEAR) == self._written else read_near(self.folder)
             except FileNotFoundError:
                 raise Gone(f"{self.folder} was removed") from None
             if holder is not None and (holder.worker, holder.session) != (self._worker, self.origin.session):
@@ -106,7 +108,7 @@ class NearRank:
 
     def _write(self, beat: Heartbeat) -> None:
         try:
-            write_cell(self.folder / NEAR, beat.to_json())
+            self._written = write_cell(self.folder / NEAR, beat.to_json())
         except FileNotFoundError:
             raise Gone(f"{self.folder} was removed") from None
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.prongs._exchange import BEAT_SECONDS, HOST, NEAR, SILENT_SECONDS, Stretch
-from headrace.prongs._exchange_cell import read_cell, write_cell
+from headrace.prongs._exchange_cell import CellReader, cell_content, unpack_cell, write_cell
 from headrace.prongs._exchange_folder import leave_run, make_rank_folder, remove_rank
 from headrace.prongs._exchange_machine import this_process
 from headrace.prongs._exchange_status import Heartbeat, Wish
@@ -59,6 +59,8 @@ class Voice:
         self._made = time.monotonic()
         self._kept: list[Path] = []
         self._watch = Watch()
+        self._near = CellReader(folder / NEAR, Heartbeat.from_json)
+        self._written = b""
         self._looked = 0.0
         self._wake = threading.Event()
         self.trouble: str | None = None
@@ -78,8 +80,7 @@ class Voice:
         """Read the near worker's cell; None if it cannot be read or nobody has written to it."""
         self._looked = time.monotonic()
         try:
-            document = read_cell(self._folder / NEAR)
-            beat = None if document is None else Heartbeat.from_json(document)
+            beat = self._near.read()
         except (OSError, ValueError):
             return None
         if beat is not None:
@@ -121,17 +122,21 @@ class Voice:
         """Write the cell, unless another loader of the same run and rank has taken the folder over."""
         self._beat += 1
         try:
-            found = read_cell(self._folder / HOST)
-            self._lost = found is not None and found.get("session") != self._session
+            self._lost = self._is_taken_over()
             if self._lost:
                 self.trouble = f"{self._folder}: another loader of the same run and rank has taken over"
                 return
-            write_cell(self._folder / HOST, self._wish().to_json())
+            self._written = write_cell(self._folder / HOST, self._wish().to_json())
             self.trouble = None
         except FileNotFoundError:
             self._make_again()
         except OSError as error:
             self.trouble = f"{self._folder}: {error.strerror or error}"
+
+    def _is_taken_over(self) -> bool:
+        content = cell_content(self._folder / HOST)
+        found = None if content == self._written else unpack_cell(content)
+        return found is not None and found.get("session") != self._session
 
     def _make_again(self) -> None:
         self.trouble = f"{self._folder}: the folder has vanished"

@@ -25,7 +25,8 @@ class Times:
     read: float = 0.0
     """What a prepared batch adds to the step; 0 where it is read ahead, as the loader does."""
     link: float = 0.0
-    """For how long a prepared batch occupies the link, other ranks' batches included, which bounds the near prong."""
+    """For how long a prepared batch occupies the link, other ranks' batches included, which bounds the near prong, and
+    the trainer where prepared batches follow each other."""
     take: float = 0.0
     """What the host spends on reading a prepared batch, beside the step."""
     reading: float = 0.0
@@ -40,6 +41,11 @@ class Times:
     def supply(self) -> float:
         """Seconds between prepared batches as they arrive: the near prong's own, or the link's."""
         return max(self.near, self.link)
+
+    @property
+    def in_a_row(self) -> float:
+        """Seconds a batch of the trainer where all are prepared: its own, or the link's."""
+        return max(self.step + self.read, self.link)
 
     @property
     def both(self) -> float:
@@ -65,15 +71,15 @@ def interleaved(times: Times) -> float:
     return pace
 
 
-def split_epoch(times: Times, batches: int, near: int) -> float:
-    """Seconds an epoch of `mte` with a split that gives the near prong `near` batches.
+def split_epoch(times: Times, batches: int, near: int, ready: int = 0) -> float:
+    """Seconds an epoch of `mte` with a split that gives the near prong `near` batches, `ready` of them made before.
 
-    (batches − near) · max(host, step + copy) + near · (step + read), and never before the near prong is done and its
-    last batch trained on.
+    (batches − near) · max(host, step + copy) + near · max(step + read, link), and never before the near prong is done
+    and its last batch trained on.
     """
-    last = times.step + times.read
+    last = times.in_a_row
     walked = (batches - near) * host_only(times) + near * last
-    return max(walked, near * times.supply + last) if near else walked
+    return max(walked, max(0, near - ready) * times.supply + last) if near else walked
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ class Mte(Strategy):
         taken from      h  h  h  h  h  h  h  N  N  N
         near works on   └── N−1 ──┘└── N−2 ──┘└── N−3 ──┘     and goes on while its first ones are read
 
-    With m = max(host, step + copy), the near prong gets S = N · m / (m + near − step − read) of N batches: it works
-    while the host's part lasts, and while its own earlier batches are trained on. An epoch takes
-    (N − S) · m + S · (step + read). The order follows from S alone. Prepared batches lie unread until the host's part
+    With m = max(host, step + copy) and t = max(step + read, link), the near prong gets S = N · m / (m + near − t) of N
+    batches: it works while the host's part lasts, and while its own earlier batches are trained on. An epoch takes
+    (N − S) · m + S · t. The order follows from S alone. Prepared batches lie unread until the host's part
     ends, so S is limited by what may lie there at a time.
     """
 
@@ -30,7 +30,7 @@ class Mte(Strategy):
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Split once, so that both sides end together."""
-        n, last = outlook.batches, times.step + times.read
+        n, last = outlook.batches, times.in_a_row
         pace = host_only(times)
         gap = times.supply - last
         head_start = outlook.ready * times.supply
@@ -39,4 +39,4 @@ class Mte(Strategy):
             # What does not lie there when the host's part ends must be made while the rest is trained on.
             near = min(near, floor(max(1, outlook.capacity) * times.supply / gap))
         near = min(near, n)
-        return Decision(Pattern(n - near, 1, 1), None, split_epoch(times, n, near))
+        return Decision(Pattern(n - near, 1, 1), None, split_epoch(times, n, near, outlook.ready))

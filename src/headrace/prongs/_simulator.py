@@ -18,6 +18,8 @@ from headrace.prongs._strategy import Outlook, Strategy
 
 # Batches of the next epoch that near devices begin with before it begins, where nothing else limits them.
 _NEXT_EPOCH = 4
+# Prepared batches that a rank has read before they are wanted, as the loader does.
+_FETCHED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Setting:
     """Bytes a second that prepared batches of all ranks share; None for any number."""
     take: float = 0.0
     """Seconds of the host prong's that reading a prepared batch takes."""
+    fetch: float = 0.0
+    """Seconds that it takes by the clock. A rank reads one at a time, and two before they are wanted."""
     ahead: int = 2
     """Batches that a host prong has under way or ready."""
     capacity: int | None = None
@@ -58,7 +62,8 @@ class Setting:
         """What one rank sees: its share of the devices, and of the link."""
         near = self.near * self.accelerators / max(1, self.devices)
         shared = self.link * self.accelerators
-        return Times(self.host, near, self.step, self.copy, self.read, link=shared, take=max(self.take, self.link))
+        link, take = max(shared, self.fetch), max(self.take, self.link)
+        return Times(self.host, near, self.step, self.copy, self.read, link=link, take=take)
 
 
 @dataclass(slots=True)
@@ -91,6 +96,8 @@ class _Rank:
     consumed: int = 0
     working: bool = False
     near_claimed: int = 0
+    landed: int = 0
+    fetching: bool = False
     arrived: int = 0
     near_consumed: int = 0
     reading: float = 0.0
@@ -99,6 +106,7 @@ class _Rank:
     def begin_epoch(self) -> None:
         """Start anew with what was prepared, or begun, of the next epoch."""
         self.near_claimed -= self.near_consumed
+        self.landed -= self.near_consumed
         self.arrived -= self.near_consumed
         self.claimed = self.made = self.consumed = self.near_consumed = 0
 
@@ -140,7 +148,7 @@ class Simulation:
         for rank in self._ranks:
             rank.begin_epoch()
         if self._strategy is not None:
-            outlook = Outlook(setting.batches, min(rank.arrived for rank in self._ranks), setting.capacity)
+            outlook = Outlook(setting.batches, min(rank.landed for rank in self._ranks), setting.capacity)
             decision = self._strategy.decide(setting.times, outlook)
             self._turns.replan(decision.pattern)
             off = decision.off
@@ -184,7 +192,10 @@ class Simulation:
             self._link_free = max(self._link_free, self._now) + self._setting.link
             self._at(self._link_free - self._now, "link", rank)
         elif kind == "link":
+            self._ranks[who].landed += 1
+        elif kind == "fetch":
             self._ranks[who].arrived += 1
+            self._ranks[who].fetching = False
             self._ranks[who].reading += self._setting.take
         else:
             self._stepping = False
@@ -195,6 +206,7 @@ class Simulation:
         self._start_step()
         for number, rank in enumerate(self._ranks):
             self._start_host(number, rank)
+            self._start_fetch(number, rank)
         self._start_near()
 
     def _start_step(self) -> None:
@@ -246,6 +258,13 @@ class Simulation:
         rank.reading = 0.0
         self._busy.host += seconds
         self._at(seconds, "host", number)
+
+    def _start_fetch(self, number: int, rank: _Rank) -> None:
+        ahead = rank.arrived - rank.near_consumed
+        if rank.fetching or rank.landed <= rank.arrived or (self._setting.fetch and ahead >= _FETCHED):
+            return
+        rank.fetching = True
+        self._at(self._setting.fetch, "fetch", number)
 
     def _start_near(self) -> None:
         while self._idle:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.prongs._batch_file import BatchFile
+from headrace.prongs._batch_writer import Writer
 from headrace.prongs._exchange import TEMPORARY, BatchName, batch_file, batch_of
-from headrace.prongs._exchange_cell import write_all
 
 
 class Slots:
@@ -23,6 +23,7 @@ class Slots:
     def __init__(self, folder: Path, rank: int, token: str) -> None:
         self._folder = folder
         self._temporary = folder / f".batch.{token}{TEMPORARY}"
+        self._writer = Writer()
         self._spare: tuple[BatchName, int] | None = None
         self.held: dict[BatchName, int] = {}
         """The bytes of each batch that is published."""
@@ -42,20 +43,12 @@ class Slots:
 
     def write(self, name: BatchName, content: BatchFile) -> None:
         """Publish a batch: written under another name, synced, renamed. OSError leaves nothing behind."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         spare, self._spare = self._spare, None
         try:
             if spare is not None:
                 with contextlib.suppress(FileNotFoundError):
                     (self._folder / batch_file(spare[0])).rename(self._temporary)
-            handle = os.open(self._temporary, flags, 0o666)
-            try:
-                for piece in content.pieces:
-                    write_all(handle, piece)
-                os.ftruncate(handle, content.n_bytes)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            self._writer.write(self._temporary, content)
             self._temporary.rename(self._folder / batch_file(name))
         except BaseException:
             with contextlib.suppress(OSError):

@@ -88,10 +88,11 @@ class Strategy(ABC):
                 f"the link: it takes {_shown(times.take)} to read a prepared batch, and the host makes one in "
                 f"{_shown(times.host)}"
             )
-        if times.reading > times.host / 2 and times.take >= times.reading:
+        arrival = max(times.take, times.link)
+        if times.reading > times.host / 2 and arrival >= times.reading:
             return (
                 f"the link: the host waits {_shown(times.reading)} for the images of a batch, and a prepared one "
-                f"takes {_shown(times.take)} to read"
+                f"takes {_shown(arrival)} to read"
             )
         if times.supply >= batches * interleaved(times):
             return f"the near prong takes {_shown(times.supply)} for a batch, longer than all that is left"

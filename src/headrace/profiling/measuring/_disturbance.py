@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""During which measurements the machine had something else to do: other programs, or neighbours on its physical cores.
-
-Other programs are in the system's books. Neighbours are not: they show in how long a short piece of reference work
-takes, done before and after a measurement, when none of our own threads disturbs it.
-"""
+"""During which measurements the machine had something else to do: what the system's books say of other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.planning._pace import Pace
 from headrace.profiling.measuring._meters import Cost, metered
 
 OTHERS = 0.25
@@ -21,16 +16,12 @@ LEAST_SECONDS = 0.05
 """What is shorter was no measurement."""
 BOOKED_SECONDS = 0.5
 """The system's books are kept in hundredths of a second: of a shorter measurement they say nothing."""
-SLOWED = 1.25
-"""Times as long as at best: clocks and caches account for less."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     name: str
     cost: Cost
-    pace: float
-    """CPU seconds of the reference work, the faster of before and after."""
 
 
 class Watch:
@@ -40,20 +31,15 @@ class Watch:
         self._cores = cores
         # Others may have the cores that we do not use.
         self._spare = max(0, (os.cpu_count() or cores) - cores)
-        self._pace = Pace()
-        self._fastest = self._pace.sample()
         self._seen: list[_Seen] = []
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
         """Watch the machine during a measurement."""
-        before = self._pace.sample()
         with metered() as cost:
             yield
-        after = self._pace.sample()
-        self._fastest = min(self._fastest, before, after)
         if cost.seconds >= LEAST_SECONDS:
-            self._seen.append(_Seen(name, cost, min(before, after)))
+            self._seen.append(_Seen(name, cost))
 
     def sentence(self) -> str | None:
         """Say what was disturbed; None if nothing was."""
@@ -61,10 +47,10 @@ class Watch:
         if not names:
             return None
         return (
-            f"the machine was slower than it can be, or busy with other programs, while measuring: {'; '.join(names)}. "
-            f"Measure again when it rests"
+            f"the machine was busy with other programs while measuring: {'; '.join(names)}. Measure again when it rests"
         )
 
     def _is_disturbed(self, seen: _Seen) -> bool:
-        others = (seen.cost.others or 0.0) - self._spare if seen.cost.seconds >= BOOKED_SECONDS else 0.0
-        return others > OTHERS * self._cores or seen.pace > SLOWED * self._fastest
+        if seen.cost.seconds < BOOKED_SECONDS:
+            return False
+        return (seen.cost.others or 0.0) - self._spare > OTHERS * self._cores
