@@ -13,6 +13,7 @@ slices in which a core was disturbed by the machine's neighbours, and batches th
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -60,6 +61,7 @@ def main(
                 raise typer.BadParameter(f"there is no {name!r}; choose from {', '.join(known)}")
     chosen = (ALONE, *(SPARING if name == "sparing" else name for name in strategies.split(",")))
     wanted = _near_workers(shares, ratios, tuple(trainers.split(",")), chosen)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that near workers and folders go too
     console = Console(stderr=True)
     extent = Extent(seconds, epoch, patience, prefetch, sparing)
     rows: list[dict[str, Any]] = []

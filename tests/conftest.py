@@ -7,6 +7,7 @@ import gc
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 import headrace
@@ -23,6 +24,9 @@ def _same_target() -> Iterator[None]:
 def pytest_configure():
     """Let Ctrl-C interrupt: a shell that starts a job in the background has it ignored, and tests of it would wait."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # How long an example takes is the machine's affair, and others may use it.
+    hypothesis.settings.register_profile("headrace", deadline=None)
+    hypothesis.settings.load_profile("headrace")
 
 
 def pytest_collection_finish():

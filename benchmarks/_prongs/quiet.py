@@ -102,8 +102,9 @@ def _watch(core: int, log: Path) -> None:
     slopes = np.add.outer(np.arange(_EDGE), 2 * np.arange(_EDGE))[..., None] // 2
     noise = np.random.default_rng(0).integers(0, 16, (_EDGE, _EDGE, 3))
     picture = codec.encode((slopes + noise).astype(np.uint8))
+    parent = os.getppid()
     with log.open("ab", buffering=0) as file:
-        while True:
+        while os.getppid() == parent:  # one that was killed cannot end this process
             time.sleep(EVERY_SECONDS)
             for _ in range(_WARMING):
                 codec.decode(picture)

@@ -226,3 +226,9 @@ def test_the_sentence_has_the_figures():
 
     for words in ("Decoding on 8 workers", "128 images/s", "366 images/s", "2.86 times", "65 %"):
         assert words in sentence
+
+
+def test_what_other_programs_disturbed_is_a_caution_beside_the_verdict():
+    verdict = judge(replace(full(), disturbed=("loader alone", "decode")))
+    assert any("loader alone; decode" in caution for caution in verdict.cautions)
+    assert not any("Other programs" in caution for caution in judge(full()).cautions)

@@ -282,5 +282,7 @@ class Measurements:
     """ISO 8601, UTC."""
     headrace: str | None = None
     """Version that measured."""
+    disturbed: tuple[str, ...] = ()
+    """What was measured while other programs kept the machine busy."""
     notes: tuple[str, ...] = ()
     """How it was measured, and what could not be: one sentence each."""

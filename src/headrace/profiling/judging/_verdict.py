@@ -161,6 +161,11 @@ def _cautions(measurements: Measurements, explained: float | None) -> tuple[str,
         cautions.append(
             "Not everything could be measured: what is shown was measured in full, see the notes for the rest."
         )
+    if measurements.disturbed:
+        cautions.append(
+            f"Other programs kept the machine busy while these were measured, so that their figures are too low: "
+            f"{'; '.join(measurements.disturbed)}. Measure again when it rests."
+        )
     if explained is not None and explained < UNEXPLAINED:
         cautions.append(
             f"The stages explain {percent_text(explained)} of the loader's time an image; the rest was told from "

@@ -41,14 +41,10 @@ class Watch:
         if cost.seconds >= LEAST_SECONDS:
             self._seen.append(_Seen(name, cost))
 
-    def sentence(self) -> str | None:
-        """Say what was disturbed; None if nothing was."""
-        names = [seen.name for seen in self._seen if self._is_disturbed(seen)]
-        if not names:
-            return None
-        return (
-            f"the machine was busy with other programs while measuring: {'; '.join(names)}. Measure again when it rests"
-        )
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """The measurements that other programs met."""
+        return tuple(seen.name for seen in self._seen if self._is_disturbed(seen))
 
     def _is_disturbed(self, seen: _Seen) -> bool:
         if seen.cost.seconds < BOOKED_SECONDS:

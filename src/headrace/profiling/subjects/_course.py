@@ -107,8 +107,11 @@ class Course:
                 raise
             if self._number < len(self._phases):
                 self._leave_out(f"interrupted while measuring: {self._phases[self._number].name}")
-        if self.watch is not None and (disturbed := self.watch.sentence()) is not None:
-            self.notes.append(disturbed)
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """What was measured while other programs kept the machine busy."""
+        return () if self.watch is None else self.watch.disturbed
 
     def _run(self, phase: _Phase) -> None:
         if self.left <= 0 and phase.optional:

@@ -77,6 +77,7 @@ class Notebook:
             seconds=course.spent,
             started=self.started,
             headrace=__version__,
+            disturbed=course.disturbed,
             notes=tuple(dict.fromkeys((*self.notes, *course.notes))),
         )
 
