@@ -28,8 +28,6 @@ from headrace import codec
 
 QUIET = 1.12
 """At most so many times the fastest: caches and timers account for that much on a core without neighbours."""
-OTHERS = 0.10
-"""Of a core: less than that goes to interrupts, to the samples and to what every system does now and then."""
 EVERY_SECONDS = 0.05
 _EDGE = 96
 _WARMING, _DECODES = 6, 16  # together some half a millisecond; the first ones bring the caches back
@@ -63,17 +61,6 @@ class Log:
         if last - first < max(_LEAST_SAMPLES, _LEAST_PART * (end - begin) / EVERY_SECONDS):
             return None
         return sum(self._samples[first:last]) / (last - first) / min(self._samples)
-
-
-def busy_seconds(core: int) -> float:
-    """How long a core has worked since the system began, for whomever; other machines on the same core count too."""
-    try:
-        lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0.0
-    figures = next((line.split()[1:] for line in lines if line.startswith(f"cpu{core} ")), [])
-    idle = (3, 4)  # and waiting for storage
-    return sum(int(each) for at, each in enumerate(figures[:8]) if at not in idle) / os.sysconf("SC_CLK_TCK")
 
 
 def is_quiet(paces: list[float | None]) -> bool:

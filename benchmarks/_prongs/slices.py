@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import headrace
-from benchmarks._prongs.quiet import OTHERS, Log, busy_seconds, is_quiet
+from benchmarks._prongs.quiet import Log, is_quiet
+from headrace.planning._disturbance import OTHERS, busy_seconds
 
 SLICE_SECONDS = 0.3
 _LEAST_SECONDS = 0.15
@@ -74,7 +75,7 @@ class Slices:
             near["cpu_seconds"],
             figures["near_batches"],
             near["batches"],
-            busy_seconds(self._core),
+            busy_seconds({self._core}) or 0.0,
         )
 
     def restart(self) -> None:

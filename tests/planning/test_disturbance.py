@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.planning import _disturbance
-from headrace.planning._disturbance import Books, settled
+from headrace.planning._disturbance import Books, busy_seconds, settled
 
 
 def test_others_are_what_the_cores_did_and_we_did_not():
@@ -16,10 +16,15 @@ def test_others_are_what_the_cores_did_and_we_did_not():
     assert Books(clock=11.0, busy=None, own=51.0, cores=2).others_since(before) == 0.0
 
 
-def test_idle_and_waiting_cores_are_not_busy(monkeypatch):
+def test_idle_and_waiting_cores_are_not_busy(monkeypatch, tmp_path):
     monkeypatch.setattr(_disturbance.os, "sysconf", lambda _: 100)
-    lines = ["cpu  9 9 9 9 9 9 9 9 0 0", "cpu0 100 0 50 7000 300 1 2 47 0 0", "cpu1 5 5 5 5 5 5 5 5 0 0", "intr 1 2"]
-    assert _disturbance._busy_seconds(lines, {0}) == pytest.approx(2.0)
+    books = tmp_path / "stat"
+    books.write_text(
+        "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 0 50 7000 300 1 2 47 0 0\ncpu1 5 5 5 5 5 5 5 5 0 0\nintr 1 2\n"
+    )
+    assert busy_seconds({0}, books) == pytest.approx(2.0)
+    assert busy_seconds({0, 1}, books) == pytest.approx(2.3)
+    assert busy_seconds({0}, tmp_path / "none") is None
 
 
 def test_the_books_of_this_machine_can_be_read():

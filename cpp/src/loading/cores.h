@@ -13,8 +13,8 @@ namespace headrace {
 // Cores are lent to threads. Whoever waits for one has it handed over, the earliest work first. The owner's mutex
 // guards all of it and is held in every call.
 //
-// A thread that has to be woken takes a while to run, and its core idles meanwhile: where work changes hands image by
-// image that is a sixth of the time on a virtual machine. So while threads wait for storage, one more is let in than
+// A thread that has to be woken takes a while to run, above all on a virtual machine, and its core idles meanwhile;
+// where reads wait, work changes hands image by image. So while threads wait for storage, one more is let in than
 // there are cores, if there are several: whoever comes next is at work already when a core comes free.
 class Cores {
  public:

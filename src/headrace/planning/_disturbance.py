@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +39,7 @@ class Books:
     @classmethod
     def now(cls) -> Books:
         held = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-        try:
-            lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-            busy = _busy_seconds(lines, held)
-        except (OSError, ValueError):
-            busy = None
-        return cls(time.perf_counter(), busy, time.process_time(), len(held))
+        return cls(time.perf_counter(), busy_seconds(held), time.process_time(), len(held))
 
     def others_since(self, before: Books) -> float:
         if self.busy is None or before.busy is None or self.clock <= before.clock:
@@ -53,12 +48,15 @@ class Books:
         return max(0.0, others / (self.cores * (self.clock - before.clock)))
 
 
-def _busy_seconds(lines: Iterable[str], cores: set[int]) -> float:
-    """Sum what is neither idle nor waiting for storage: the 4th and 5th figure of a core's line in /proc/stat."""
+def busy_seconds(cores: Collection[int], books: Path = Path("/proc/stat")) -> float | None:
+    """How long cores have worked since the system began, for whomever, other machines too; None where nobody knows.
+
+    That is all of a core's line but the 4th and 5th figure: idle, and waiting for storage.
+    """
     wanted = {f"cpu{core}" for core in cores}
-    total = 0
-    for line in lines:
-        name, *figures = line.split()
-        if name in wanted:
-            total += sum(int(each) for at, each in enumerate(figures[:8]) if at not in (3, 4))
-    return total / os.sysconf("SC_CLK_TCK")
+    try:
+        lines = [line.split() for line in books.read_text(encoding="ascii").splitlines()]
+        found = [list(map(int, figures[:8])) for name, *figures in lines if name in wanted]
+    except (OSError, ValueError):
+        return None
+    return sum(sum(figures[:3]) + sum(figures[5:]) for figures in found) / os.sysconf("SC_CLK_TCK")

@@ -53,8 +53,6 @@ class Turn:
 
     cpu: float
     consumer: float
-    kept_waiting: float
-    """How long threads that could have run were kept from a core."""
     wall: float
     read_bytes: float
     others: float
@@ -124,19 +122,18 @@ def best(turns: Sequence[Turn]) -> list[Turn]:
 
 def take_turn(loader: Loader) -> Turn:
     """Load an epoch and do nothing with it."""
-    before, waiting, books = loader.stats(), _seconds_kept_waiting(), Books.now()
+    before, books = loader.stats(), Books.now()
     cpu, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
     for _ in loader:
         pass
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
     others = Books.now().others_since(books)
-    after, waiting = loader.stats(), _seconds_kept_waiting() - waiting
+    after = loader.stats()
     samples = after["samples"] - before["samples"]
     n_bytes = after.get("bytes_read", 0) - before.get("bytes_read", 0)
     return Turn(
         cpu=cpu / samples,
         consumer=own / samples,
-        kept_waiting=max(waiting, 0.0) / samples,
         wall=wall / samples,
         read_bytes=n_bytes / samples,
         others=others,
@@ -146,12 +143,3 @@ def take_turn(loader: Loader) -> Turn:
 def _spread(n: int, count: int) -> npt.NDArray[np.int64]:
     """Rows from all over a sample, which lies in the order of its sizes."""
     return np.arange(count, dtype=np.int64) * n // count
-
-
-def _seconds_kept_waiting() -> float:
-    """Of all threads of this process, from the scheduler's books; 0 where there are none."""
-    total = 0
-    for books in Path("/proc/self/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-            total += int(books.read_text(encoding="ascii").split()[1])
-    return total / 1e9
