@@ -30,7 +30,7 @@ void CoreHold::pause() noexcept {
   const std::lock_guard<std::mutex> lock(engine_.mutex_);
   paused_ = true;
   engine_.wait_for_storage(true);
-  if (held_) engine_.core_came_free();
+  if (held_) engine_.core_came_free(false);
   held_ = false;
   engine_.storage_keeps_waiting();
 }
@@ -62,7 +62,7 @@ void CoreHold::release() noexcept {
   if (!held_ && !paused_) return;
   const std::lock_guard<std::mutex> lock(engine_.mutex_);
   if (paused_) engine_.wait_for_storage(false);
-  if (held_) engine_.core_came_free();
+  if (held_) engine_.core_came_free(comes_back_);
   held_ = paused_ = false;
 }
 
@@ -71,10 +71,12 @@ void Engine::wait_for_storage(bool begins) noexcept {
   balance_.storage_waits(reading_ > 0, shards_.bytes_read());
 }
 
-void Engine::core_came_free() noexcept {
+void Engine::core_came_free(bool comes_back) noexcept {
   if (!cores_.give_back()) return;
   work_.notify_all();
-  if (!overlaps_) foreign_work_.notify_all();
+  // Of the threads for foreign images there is one more than cores. Woken, it would take the place of the one that is
+  // about to come back, which then sleeps, and so on in turn.
+  if (!overlaps_ && !comes_back) foreign_work_.notify_all();
 }
 
 // Let one more thread find something to do.

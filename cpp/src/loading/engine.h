@@ -35,7 +35,8 @@ class Engine;
 // A thread's hold on a core, for the work that it has at hand.
 class CoreHold final : public Reader {
  public:
-  explicit CoreHold(Engine& engine) noexcept : engine_(engine) {}
+  // A thread that `comes_back` for other work of its kind at once needs nobody to be woken for it.
+  explicit CoreHold(Engine& engine, bool comes_back = false) noexcept : engine_(engine), comes_back_(comes_back) {}
   ~CoreHold() override { release(); }
   CoreHold(const CoreHold&) = delete;
   CoreHold& operator=(const CoreHold&) = delete;
@@ -53,6 +54,7 @@ class CoreHold final : public Reader {
 
  private:
   Engine& engine_;
+  const bool comes_back_;
   std::uint64_t order_ = 0, waited_ns_ = 0;
   bool held_ = false, paused_ = false;
 };
@@ -144,7 +146,7 @@ class Engine {
   // Batches of which nothing is left to claim leave the queue; whoever calls it lets go of them without the mutex, as
   // what a batch holds may need a lock to end, such as the interpreter's.
   void drop_claimed(std::vector<std::shared_ptr<Batch>>& gone) noexcept;
-  void core_came_free() noexcept;
+  void core_came_free(bool comes_back) noexcept;
   void wait_for_storage(bool begins) noexcept;
   void storage_keeps_waiting() noexcept;
 

@@ -16,7 +16,7 @@ std::chrono::nanoseconds to_nanoseconds(double seconds) noexcept {
 }  // namespace
 
 Foreign::Foreign(Engine& engine, std::shared_ptr<Batch> batch, Batch::Job job) noexcept
-    : engine_(engine), batch_(std::move(batch)), job_(job), hold_(engine) {}
+    : engine_(engine), batch_(std::move(batch)), job_(job), hold_(engine, true) {}
 
 Foreign::~Foreign() {
   if (!ended_) fail("LoaderError", "the decoder's thread ended before the image was decoded");
