@@ -109,7 +109,10 @@ def test_two_renditions_are_stored_twice_and_serve_when_the_machine_changes(phot
     one, two = plan(photos, machine), plan(photos, machine, renditions=2)
 
     assert len(two.shares) == two.renditions == 2
-    assert two.predicted.rate == pytest.approx(one.predicted.rate, rel=0.02)
+    assert two.predicted.rate >= 0.9 * one.predicted.rate
+    slower = Machine(storage_rate=800e6 / 3, cores=2)
+    then, best = plan(photos, slower, formats=list(shares_of(two))), plan(photos, slower)
+    assert then.predicted.rate >= 0.95 * best.predicted.rate
     sizes = {cost.format: cost.stored_bytes for cost in photos.costs}
     assert two.predicted.stored_bytes == pytest.approx(10_000 * sum(sizes[name] for name in shares_of(two)))
     assert min(shares_of(two).values()) >= 0.02

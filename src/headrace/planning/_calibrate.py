@@ -185,11 +185,7 @@ def _cost(store: Store, runs: Sequence[Run], crowd: int) -> Cost:
 
 def _taken(run: Run) -> float:
     """Core seconds that a sample takes away: the CPU time, and what the cores idle between while they are in demand."""
-    cpu = statistics.median(turn.cpu for turn in best(run.turns))
-    if run.cores == 1:
-        return cpu  # a core that idles has nothing to do
-    used = statistics.median(turn.cpu / (turn.wall * run.cores) for turn in best(run.cached_turns))
-    return cpu / min(1.0, max(used, _LEAST_USE))
+    return statistics.median(turn.cpu for turn in best(run.turns)) / max(run.use, _LEAST_USE)
 
 
 def _store(sample: Sample, name: str, folder: Path, steps: _Steps) -> Store:

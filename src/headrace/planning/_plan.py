@@ -17,12 +17,12 @@ from headrace.planning._cost import PLACES, Calibration, Cost, Place
 from headrace.planning._documents import Document, finite, read_json, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import Prediction, loads, predict_costs, trainer_seconds
-from headrace.planning._search import LEAST_SHARE, WORTH, Mixture, Problem, search
+from headrace.planning._search import LEAST_SHARE, Mixture, Problem, search
 from headrace.planning._units import bytes_text
 
 PLAN_VERSION = 1
 
-_NEARBY = tuple((storage, cores) for storage in (1 / 3, 1.0, 3.0) for cores in (0.5, 1.0, 2.0))
+_CHANGES = ((1.0, 1.0), (1 / 3, 1.0), (1.0, 0.5))
 """What may become of storage and cores while a training runs: two renditions should serve there too."""
 
 
@@ -150,7 +150,8 @@ def plan(
         found = search(problem(machine, candidates, limit))
     else:
         pairs = [pair for pair in _pairs(candidates) if sum(cost.stored_bytes for cost in pair) <= limit]
-        found = _best_pair([(_in_two(problem(machine, pair)), pair) for pair in pairs], machine, problem)
+        two = [(_in_two(problem(machine, pair)), pair) for pair in pairs]
+        found = _best_pair(two, machine, candidates, problem)
     if found is None:
         raise InfeasiblePlan(_too_small(candidates, calibration, disk_budget, renditions))
     predicted = predict_costs(calibration, machine, found.costs, found.shares, step=step)
@@ -209,26 +210,29 @@ def _in_two(problem: Problem) -> Mixture:
 def _best_pair(
     pairs: Sequence[tuple[Mixture, tuple[Cost, Cost]]],
     machine: Machine,
+    candidates: Sequence[Cost],
     problem: Callable[[Machine, Sequence[Cost]], Problem],
 ) -> Mixture | None:
-    """The fastest pair now; of those nearly as fast, the one that does best when storage or cores change."""
+    """The pair that stays nearest to what all formats could do, now and where storage or cores become slower."""
     if not pairs:
         return None
-    least = min(mixture.time for mixture, _ in pairs)
-    near = [(mixture, pair) for mixture, pair in pairs if mixture.time <= least * (1 + WORTH)]
-    if len(near) == 1:
-        return near[0][0]
 
-    def anywhere(pair: Sequence[Cost]) -> float:
-        times = []
-        for storage, cores in _NEARBY:
-            on = machine.replace(storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
-            found = search(problem(on, pair))
-            assert found is not None
-            times.append(found.time)
-        return math.fsum(map(math.log, times))
+    def time(on: Machine, costs: Sequence[Cost]) -> float:
+        found = search(problem(on, costs))
+        assert found is not None  # no budget
+        return found.time
 
-    return min(near, key=lambda each: (round(anywhere(each[1]), 6), sum(cost.stored_bytes for cost in each[1])))[0]
+    places = [
+        machine.replace(storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
+        for storage, cores in _CHANGES
+    ]
+    best = [time(on, candidates) for on in places]
+
+    def rank(mixture: Mixture, pair: Sequence[Cost]) -> tuple[float, float, float]:
+        worst = max(time(on, pair) / least for on, least in zip(places, best, strict=True))
+        return round(worst, 3), mixture.time, sum(cost.stored_bytes for cost in pair)
+
+    return min(pairs, key=lambda each: rank(*each))[0]
 
 
 def _stored_twice(

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import math
 import os
+import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,9 @@ from headrace.records import open_dataset
 
 _MOST_REPEATS = 256
 _LEAST_SAMPLES = 16
+_SKIPPED = 1  # batches at the beginning of an epoch, while threads start
+_HANDED_OVER = 0.1  # of the cores' time, at most: while one waits for storage another thread has to wake up
+_BEYOND = 2  # batches that are left of it, beside those that are under way: so that no thread runs out of work
 
 
 @contextlib.contextmanager
@@ -67,46 +73,73 @@ class Run:
     options: Mapping[str, Any]
     cores: int
     turns: list[Turn] = field(default_factory=list)
+    """Whole epochs: exactly these samples were loaded, at the cost of ends at which cores wait for each other."""
     cached_turns: list[Turn] = field(default_factory=list)
-    """Of a loader that finds all bytes in memory: cores that idle in these wait for each other, not for storage."""
-    loaders: list[tuple[Loader, list[Turn]]] = field(default_factory=list)
+    """Batches from the midst of epochs, of a loader that finds all bytes in memory: cores that idle in these wait
+    neither for storage nor for the end. Only where there is more than one core."""
+    direct_turns: list[Turn] = field(default_factory=list)
+    """The same of a loader that reads past the page cache, where one was asked for."""
+    _epochs: Loader | None = None
+    _endless: list[tuple[Loader, list[Turn]]] = field(default_factory=list)
+    _batches: int = 1
 
     def prepare(self, seconds: float) -> None:
         """Warm up, and make epochs that last long enough to be measured, and not much longer."""
-        n = len(open_dataset(self.store.path))
-        least = min(n, max(_LEAST_SAMPLES, self.options["batch_size"]))
+        n, size = len(open_dataset(self.store.path)), self.options["batch_size"]
+        least = min(n, max(_LEAST_SAMPLES, size))
         with held_to(self.cores):
             with self._make(_spread(n, least), direct=False) as once:
                 begun = time.perf_counter()
-                take_turn(once)
+                take_epoch(once)
                 took = (time.perf_counter() - begun) / least
             wanted = math.ceil(seconds / max(took, 1e-6))
-            indices = np.tile(_spread(n, max(least, min(n, wanted))), min(_MOST_REPEATS, max(1, wanted // n)))
-            self.loaders.append((self._make(indices), self.turns))
-            if self.options["direct"]:
-                self.loaders.append((self._make(indices, direct=False), self.cached_turns))
-            else:
-                self.cached_turns = self.turns
-            for loader, _ in self.loaders:
-                take_turn(loader)  # starts its threads, which stay on these cores
+            samples = _spread(n, max(least, min(n, wanted)))
+            self._epochs = self._make(np.tile(samples, min(_MOST_REPEATS, max(1, wanted // n))))
+            take_epoch(self._epochs)  # starts its threads, which stay on these cores
+            if self.cores > 1:
+                self._batches = max(1, wanted // size)
+                batches = _SKIPPED + self._batches + self._epochs.batches_ahead + _BEYOND
+                indices = np.resize(samples, batches * size)
+                self._endless.append((self._make(indices, direct=False), self.cached_turns))
+                if self.options["direct"]:
+                    self._endless.append((self._make(indices), self.direct_turns))
+                for loader, _ in self._endless:
+                    take_midst(loader, 1)
 
     def measure(self) -> None:
+        assert self._epochs is not None
         with held_to(self.cores):
-            for loader, turns in self.loaders:
-                turns.append(take_turn(loader))
+            self.turns.append(take_epoch(self._epochs))
+            for loader, turns in self._endless:
+                turns.append(take_midst(loader, self._batches))
 
     @property
     def settled(self) -> bool:
         """Whether the best turns agree: then something that slows the machine has not met all of them."""
-        return all(settled([turn.cpu for turn in alone(found)]) for _, found in self.loaders)
+        return settled([turn.cpu for turn in alone(self.turns)])
+
+    @property
+    def use(self) -> float:
+        """Which share of its cores' time the loader can use; a neighbour makes work longer, not the share of it.
+
+        With direct reads work changes hands, and cores idle for a moment. What they idle beyond that is storage's
+        doing, and not in the cost of an image.
+        """
+        cached = self._use_in(self.cached_turns)
+        return max(self._use_in(self.direct_turns), (1 - _HANDED_OVER) * cached) if self.direct_turns else cached
+
+    def _use_in(self, turns: Sequence[Turn]) -> float:
+        shares = [turn.cpu / (turn.wall * self.cores) for turn in alone(turns)]
+        return min(1.0, statistics.median(shares)) if shares else 1.0
 
     def _make(self, indices: Any, **changes: Any) -> Loader:
         options = {**self.options, **changes}
         return Loader(self.store.path, indices=indices, shuffle=True, num_workers=self.cores, **options)
 
     def close(self) -> None:
-        for loader, _ in self.loaders:
-            loader.close()
+        for loader in (self._epochs, *(endless for endless, _ in self._endless)):
+            if loader is not None:
+                loader.close()
 
 
 def alone(turns: Sequence[Turn]) -> Sequence[Turn]:
@@ -120,12 +153,25 @@ def best(turns: Sequence[Turn]) -> list[Turn]:
     return found[: max(1, len(found) // 3)]
 
 
-def take_turn(loader: Loader) -> Turn:
+def take_epoch(loader: Loader) -> Turn:
     """Load an epoch and do nothing with it."""
+    return _timed(loader, lambda: collections.deque(loader, maxlen=0))
+
+
+def take_midst(loader: Loader, batches: int) -> Turn:
+    """Load so many batches from the midst of an epoch, and do nothing with them."""
+    iterator = iter(loader)
+    for _ in range(_SKIPPED):
+        next(iterator)
+    turn = _timed(loader, lambda: collections.deque(itertools.islice(iterator, batches), maxlen=0))
+    iterator.close()
+    return turn
+
+
+def _timed(loader: Loader, load: Callable[[], Any]) -> Turn:
     before, books = loader.stats(), Books.now()
     cpu, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
-    for _ in loader:
-        pass
+    load()
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
     others = Books.now().others_since(books)
     after = loader.stats()
