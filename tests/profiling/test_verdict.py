@@ -175,6 +175,18 @@ def test_what_no_stage_shows_is_told_from_what_was_busy():
     assert any("15 %" in caution for caution in verdict.cautions)
 
 
+def test_a_stage_that_takes_most_of_the_time_is_named_though_something_slowed_the_whole():
+    measurements = even(trainer=4 * EVEN, decode=1_200.0, transform=1_200.0)
+    measured = replace(
+        measurements, differential=Differential(trainer=4 * EVEN, loader=350.0, thread_busy=0.2, loader_cores=1.1)
+    )
+
+    verdict = judge(measured)
+
+    assert (verdict.stage, verdict.rate) == ("decode", pytest.approx(350.0))
+    assert any("0.6 times as fast" in caution for caution in verdict.cautions)
+
+
 def test_what_a_foreign_sample_waits_for_is_its_storage():
     def judged(cpu_seconds: float) -> str | None:
         sample = Stage(name="sample", rates=curve(200.0), cpu_seconds=cpu_seconds)

@@ -22,8 +22,8 @@ CACHED_SHARE = 0.8
 """Of the memory that the page cache may have: a source larger than this is read from storage in every epoch."""
 BUSY = 0.85
 """A thread or a core that works more than this share of the time has nothing left to give."""
-UNEXPLAINED = 0.7
-"""Below this share of what its stages allow, a loader does something that the stages do not show."""
+UNEXPLAINED = 0.5
+"""Below this share of what its stages allow, a loader does something else that takes longer than any of them."""
 
 
 @dataclass(frozen=True, slots=True)

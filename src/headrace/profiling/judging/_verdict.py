@@ -18,6 +18,7 @@ from headrace.profiling.judging._remedy import Remedy
 
 NEAR = 0.9
 """Places whose times differ by less than this are level: mending one of them gains nothing."""
+_AS_FAST = 0.7  # a loader and its stages within this of each other agree
 
 STAGE_WORDS = {
     "open": "opening files",
@@ -171,7 +172,7 @@ def _cautions(measurements: Measurements, explained: float | None) -> tuple[str,
             f"The stages explain {percent_text(explained)} of the loader's time an image; the rest was told from "
             f"which of its parts were busy."
         )
-    if explained is not None and explained > 1 / UNEXPLAINED:
+    elif explained is not None and not _AS_FAST <= explained <= 1 / _AS_FAST:
         cautions.append(f"The loader is {explained:.1f} times as fast as its stages alone; they were scaled to it.")
     found = measurements.differential
     if found is not None and found.stated:
