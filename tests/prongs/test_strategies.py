@@ -92,14 +92,14 @@ def test_what_is_no_pattern_is_refused(tree):
 
 
 def test_paced_gives_the_near_prong_its_share():
-    """A quarter of the host's speed is a fifth of the batches, and the first comes when it is ready."""
+    """A quarter of the speed is a fifth of the batches, less a little; the first comes when it is ready."""
     decision = Paced().decide(CPU_BOUND, Outlook(1000))
 
     pattern = decision.pattern
-    assert pattern.near / pattern.of == pytest.approx(0.2, abs=1e-3)
+    assert pattern.near / pattern.of == pytest.approx(0.98 * 0.2, abs=1e-3)
     first = next(slot for slot in range(1000) if pattern.is_near(slot))
     assert first * 0.8 >= 4.0, "it takes four seconds to make"
-    assert decision.seconds == pytest.approx(800)
+    assert decision.seconds == pytest.approx(800, rel=0.01)
     ahead = Paced().decide(CPU_BOUND, Outlook(1000, ready=3)).pattern
     assert ahead.skip == 0, "what is there can be taken at once"
 

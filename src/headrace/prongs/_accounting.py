@@ -58,9 +58,14 @@ class Account:
             except (OSError, ValueError):
                 self._counter = None  # taken away in mid-run: no figure is better than half of one
 
+    @property
+    def cpu_seconds(self) -> float:
+        """What it has used up to now; cheap enough to be asked for each batch."""
+        return time.process_time() - self._cpu
+
     def cost(self) -> Cost:
         self.sample()
-        cpu = time.process_time() - self._cpu
+        cpu = self.cpu_seconds
         energy: Energy = "none"
         joules = None
         if self._watts is not None:
