@@ -7,8 +7,9 @@ say. The trainer takes no time; or as long as both prongs together need ("matche
 alone ("slow"), where `paced, sparing` keeps the near worker on; these two with the first share only.
 
 Near workers have a given share of a core; or the share at which their speed is a given ratio of the host's, which is
-found by trial. Each cell is a process of its own. It leaves out its first epoch, in which everything is calibrated, all
-slices in which a core was disturbed by the machine's neighbours, and batches that were made before the clock ran.
+found by trial. Each turn of a cell is a process of its own. Left out are its first epoch, in which everything is
+calibrated, slices that took more CPU time than the same batches do at best, as the machine's neighbours slowed them,
+and batches that were made before the clock ran.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +29,6 @@ from rich.console import Console
 from benchmarks import machine, results
 from benchmarks._prongs.bench import Bench, Extent, Near
 from benchmarks._prongs.cell import ALONE, SPARING
-from benchmarks._prongs.quiet import watched
 from benchmarks._prongs.report import bars, stated, tables
 from benchmarks._prongs.sources import SOURCES, make_dataset
 
@@ -47,9 +46,9 @@ def main(
     ] = "0.25,0.295",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of quiet time in each cell.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Of each cell, that nothing has slowed.")] = 3.0,
     epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch on the host alone.")] = 2.5,
-    patience: Annotated[float, typer.Option(min=1, help="Times that, after which a cell takes what it has.")] = 5.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of a cell, after which it takes what it has.")] = 4,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 4,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
@@ -63,15 +62,13 @@ def main(
     wanted = _near_workers(shares, ratios, tuple(trainers.split(",")), chosen)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that near workers and folders go too
     console = Console(stderr=True)
-    extent = Extent(seconds, epoch, patience, prefetch, sparing)
+    extent = Extent(seconds, epoch, rounds, prefetch, sparing)
     rows: list[dict[str, Any]] = []
-    cores = machine.usable_cores()
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-prongs-")))
-        logs = [stack.enter_context(watched(core, scratch / f"core-{core}.log")) for core in (cores[0], cores[-1])]
+    with tempfile.TemporaryDirectory(prefix="headrace-prongs-") as folder_name:
+        scratch = Path(folder_name)
         for name in sources.split(","):
             dataset = make_dataset(SOURCES[name], folder, scratch / f"{name}.hr")
-            bench = Bench(name, dataset, scratch, logs, extent, lambda text: console.print(text, highlight=False))
+            bench = Bench(name, dataset, scratch, extent, lambda text: console.print(text, highlight=False))
             for near in wanted:
                 rows += bench.measure(near)
     for table in [*tables(rows), bars(rows)]:
@@ -83,7 +80,7 @@ def main(
         "pictures": "painted" if folder is None else folder.name,
         "command": f"python benchmarks/prongs.py {'' if folder is None else folder.name} --sources {sources} "
         f"--shares {shares} --ratios {ratios} --trainers {trainers} --strategies {strategies} --seconds {seconds:g} "
-        f"--epoch {epoch:g} --patience {patience:g} --prefetch {prefetch} --sparing {sparing}",
+        f"--epoch {epoch:g} --rounds {rounds} --prefetch {prefetch} --sparing {sparing}",
         "watts": stated(),
         "seconds": seconds,
         "rows": rows,

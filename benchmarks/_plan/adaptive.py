@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._plan.cells import Cell, Recipe, Trainer, measure, one_slice, open_loader, some_slices
+from benchmarks._plan.cells import Cell, Cutter, Recipe, measure, open_loader
 from benchmarks._plan.environments import Environment, balanced_rate
+from benchmarks._plan.floors import Floors
 from benchmarks._plan.stores import Stores
 from headrace.planning import Calibration, plan
 from headrace.planning._turns import held_to
@@ -25,6 +25,7 @@ def run(
     stores: Stores,
     calibration: Calibration,
     recipe: Recipe,
+    floors: Floors,
     *,
     disk_rate: float,
     cores: int,
@@ -42,14 +43,21 @@ def run(
     earlier = later = goal = free = Cell(())
     settled: list[int] = []
     for _ in range(rounds):
+        for name in calibration.formats:
+            floors.add(name, cores, measure(stores.single(name), recipe, before, {}))
+        known = floors.of(cores)
+        earlier, later, goal, free = (each.above(known) for each in (earlier, later, goal, free))
         if not later.settled:
-            begun, ended, times = _epoch(dataset, recipe, before, after)
+            begun, ended, times = _epoch(dataset, recipe, before, after, known)
             earlier, later = earlier + begun, later + ended
-            settled.append(_settled_after(times, recipe.batch_size, ended.rate))
+            if ended.undisturbed:
+                settled.append(_settled_after(times, recipe.batch_size, ended.rate))
         if not goal.settled:
-            goal += measure(replanned, recipe, after)
+            goal += measure(replanned, recipe, after, known)
         if not free.settled:
-            free += measure(unconfined, recipe, after)
+            free += measure(unconfined, recipe, after, known)
+        if later.settled and goal.settled and free.settled:
+            break
     return {
         "source_format": calibration.source_format,
         "formats": [each.format for each in two.shares],
@@ -63,42 +71,25 @@ def run(
         "rate_replanned_predicted": new.predicted.rate,
         "ratio": later.rate / goal.rate,
         "ratio_all_formats": later.rate / free.rate,
-        "settled_after_batches": statistics.median(settled),
+        "settled_after_batches": statistics.median(settled) if settled else None,
         "settled": [cell.settled for cell in (later, goal, free)],
     }
 
 
-def _epoch(dataset: Path, recipe: Recipe, before: Environment, after: Environment) -> tuple[Cell, Cell, list[float]]:
+def _epoch(
+    dataset: Path, recipe: Recipe, before: Environment, after: Environment, floors: Mapping[str, float]
+) -> tuple[Cell, Cell, list[float]]:
     """The rate before storage changes, the rate from 20 batches after it on, and the seconds of those 20 and more."""
     with held_to(before.cores), open_loader(dataset, recipe, before) as loader:
-        batches, trainer = Timed(loader), Trainer(0.0)
-        one_slice(batches, trainer, recipe, before)
-        begun = some_slices(batches, trainer, recipe, before)
+        cutter = Cutter(loader, recipe, before)
+        cutter.slice()
+        begun = cutter.turn(floors)
         loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for measurements such as this one
-        changed = len(batches.times)
+        changed = len(cutter.times)
         for _ in range(BATCHES_GIVEN):
-            trainer.take(next(batches))
-        ended = some_slices(batches, trainer, recipe, after)
-    return begun, ended, batches.times[changed:]
-
-
-class Timed:
-    """Batches, and how long each was in coming."""
-
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self._batches = iter(batches)
-        self._last = time.perf_counter()
-        self.times: list[float] = []
-
-    def __iter__(self) -> Timed:
-        return self
-
-    def __next__(self) -> Any:
-        batch = next(self._batches)
-        now = time.perf_counter()
-        self.times.append(now - self._last)
-        self._last = now
-        return batch
+            cutter.batch()
+        ended = cutter.turn(floors)
+    return begun, ended, cutter.times[changed:]
 
 
 def _rate(times: list[float], batch_size: int) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
 
 from benchmarks._plan.cells import Cell
 
@@ -27,12 +26,7 @@ class Floors:
         """Take a cell of a single format into account."""
         self._seen[format_name, cores] += [each.cpu_seconds / each.samples for each in cell.alone if not each.spare]
 
-    def of(self, shares: Mapping[str, float], cores: int) -> float | None:
-        """The floor of a mix; None while one of its formats has not been seen at work."""
-        total = 0.0
-        for name, share in shares.items():
-            seen = sorted(self._seen[name, cores])[:_BEST]
-            if len(seen) < _BEST:
-                return None
-            total += share * statistics.fmean(seen)
-        return total
+    def of(self, cores: int) -> dict[str, float]:
+        """The floors of all formats that were seen at work often enough."""
+        best = {name: sorted(seen)[:_BEST] for (name, number), seen in self._seen.items() if number == cores}
+        return {name: statistics.fmean(seen) for name, seen in best.items() if len(seen) == _BEST}

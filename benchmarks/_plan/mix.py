@@ -25,6 +25,7 @@ def run(
     stores: Stores,
     calibration: Calibration,
     recipe: Recipe,
+    floors: Floors,
     *,
     calibrate: Callable[[], Calibration],
     disk_rate: float,
@@ -40,11 +41,10 @@ def run(
     mixed = {place.name: stores.mixed(plans[place.name]) for place in places}
     cells: dict[tuple[str, str], _Wanted] = {}
     for place in places:
-        cells |= {(place.name, name): _Wanted(path, place, {name: 1.0}) for name, path in paths.items()}
-        shares = {each.format: each.share for each in plans[place.name].shares}
-        if len(shares) > 1:
-            cells[place.name, MIX] = _Wanted(mixed[place.name], place, shares)
-    measured = _measure(cells, recipe, rounds=rounds, log=log)
+        cells |= {(place.name, name): _Wanted(path, place) for name, path in paths.items()}
+        if len(plans[place.name].shares) > 1:
+            cells[place.name, MIX] = _Wanted(mixed[place.name], place)
+    measured = _measure(cells, recipe, floors, rounds=rounds, log=log)
     log("calibrating again")
     calibration = least([calibration, *(calibrate() for _ in range(_CALIBRATED_AGAIN))])
     for place in places:
@@ -73,26 +73,29 @@ class _Wanted:
 
     dataset: Path
     place: Environment
-    shares: Mapping[str, float]
 
 
 def _measure(
-    cells: Mapping[tuple[str, str], _Wanted], recipe: Recipe, *, rounds: int, log: Callable[[str], None]
+    cells: Mapping[tuple[str, str], _Wanted],
+    recipe: Recipe,
+    floors: Floors,
+    *,
+    rounds: int,
+    log: Callable[[str], None],
 ) -> dict[tuple[str, str], Cell]:
     """Measure all cells, and in later rounds those again that something has slowed so far."""
     measured = {key: Cell(()) for key in cells}
-    floors = Floors()
     for number in range(1, rounds + 1):
         wanting = [key for key, cell in measured.items() if not cell.settled]
         for at, key in enumerate(wanting, 1):
             log(f"round {number} of at most {rounds}, {at} of {len(wanting)}: {key[0]}, {key[1]}")
             wanted = cells[key]
-            found = measure(wanted.dataset, recipe, wanted.place, floors.of(wanted.shares, wanted.place.cores))
+            found = measure(wanted.dataset, recipe, wanted.place, floors.of(wanted.place.cores))
             measured[key] += found
-            if len(wanted.shares) == 1:
-                floors.add(*wanted.shares, wanted.place.cores, found)
+            if key[1] != MIX:
+                floors.add(key[1], wanted.place.cores, found)
         for key, wanted in cells.items():
-            measured[key] = measured[key].above(floors.of(wanted.shares, wanted.place.cores))
+            measured[key] = measured[key].above(floors.of(wanted.place.cores))
     return measured
 
 

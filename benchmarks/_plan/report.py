@@ -95,7 +95,7 @@ def adaptive_table(parts: list[Mapping[str, Any]]) -> Table:
             figures(part["rate_replanned"]),
             times(part["ratio"]),
             times(part["ratio_all_formats"]),
-            f"{part['settled_after_batches']:.0f}",
+            NOTHING if part["settled_after_batches"] is None else f"{part['settled_after_batches']:.0f}",
         ]
         for part in parts
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the cells of one source: each prong alone, then the strategies beside the host alone."""
+"""Measures the cells of one source: each prong alone, then the strategies beside the host alone, in turns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING
 from benchmarks._prongs.figures import completed, counted_rate
+from benchmarks._prongs.floors import Floors
 from benchmarks._prongs.near import near_worker
+from benchmarks._prongs.slices import Totals
 
 Row = dict[str, Any]
 
@@ -22,8 +24,7 @@ _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.975, 1.012
 _TRIALS = 4
-# Epochs of `mte` count as a whole or not at all: shorter ones are more often quiet, and more of them are tried.
-_MTE_EPOCH, _MTE_PATIENCE = 0.6, 2
+_MTE_EPOCH = 0.6  # epochs of `mte` count as a whole or not at all: shorter ones are more often left alone
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class Extent:
     """How much is measured."""
 
     seconds: float
-    """Of quiet time in each cell."""
+    """Of each cell, that nothing has slowed."""
     epoch_seconds: float
     """Of an epoch on the host alone."""
-    patience: float
-    """Times the seconds of quiet time, after which a cell takes what it has."""
+    rounds: int
+    """Turns of a cell, after which it takes what it has."""
     prefetch: int
     sparing: int
     """Batches that the host prefetches where the near worker spares it."""
@@ -54,97 +55,167 @@ class Near:
     def label(self) -> str:
         return f"{self.share:g} of a core" if self.ratio is None else f"{self.ratio:g} of the host's speed"
 
+    def cells(self) -> list[tuple[str, str]]:
+        """Trainers and strategies; without a trainer there is nothing to spare the host for."""
+        pairs = ((trainer, strategy) for trainer in self.trainers for strategy in self.strategies)
+        return [pair for pair in pairs if pair != ("none", SPARING)]
+
+
+@dataclass
+class Cell:
+    """What a cell's turns have come to so far."""
+
+    strategy: str
+    trainer: str
+    epoch_batches: int
+    prefetch: int
+    parts: list[tuple[Totals, dict[str, Any] | None]] = field(default_factory=list)
+    turns: list[Row] = field(default_factory=list)
+
+    def add(self, turn: Row) -> list[Totals]:
+        """Add a turn; gives its slices."""
+        slices = [Totals(**each) for each in turn.pop("slices")]
+        self.parts += zip(slices, turn.pop("plans"), strict=True)
+        self.turns.append(turn)
+        return slices
+
+    def seconds(self, floors: Floors) -> float:
+        """How much of it counts."""
+        return sum(part.seconds for part, _ in self.parts if floors.counts(part, self.trainer))
+
+    def row(self, floors: Floors, enough: float) -> Row:
+        """Its figures: from what nothing slowed, or from all of it where that is nothing."""
+        counted = [each for each in self.parts if floors.counts(each[0], self.trainer)]
+        total, everything = Totals.sum(part for part, _ in counted or self.parts), [part for part, _ in self.parts]
+        return {
+            "strategy": self.strategy,
+            "trainer": self.trainer,
+            "epoch_batches": self.epoch_batches,
+            "prefetch": self.prefetch,
+            **asdict(total),
+            "step": total.step_seconds / total.batches,
+            "buffer_bytes": sum(turn["buffer_bytes"] for turn in self.turns) / len(self.turns),
+            "prongs": self.turns[-1]["prongs"],
+            "epochs": [
+                {"seconds": part.seconds, "batches": part.batches, "plan": plan} for part, plan in counted if plan
+            ],
+            "quiet": bool(counted) and total.seconds >= 0.5 * enough,
+            "quiet_seconds": total.seconds if counted else 0.0,
+            "all_seconds": sum(part.seconds for part in everything),
+            "all_rate": sum(part.samples for part in everything) / sum(part.seconds for part in everything),
+        }
+
 
 class Bench:
-    """Measures cells of one source, one after the other."""
+    """Measures cells of one source, in turns, until of each enough counts."""
 
-    def __init__(
-        self, source: str, dataset: Path, scratch: Path, logs: list[Path], extent: Extent, tell: Callable[[str], None]
-    ) -> None:
-        self.source, self.dataset, self.scratch, self.logs = source, dataset, scratch, logs
+    def __init__(self, source: str, dataset: Path, scratch: Path, extent: Extent, tell: Callable[[str], None]) -> None:
+        self.source, self.dataset, self.scratch = source, dataset, scratch
         self.extent, self.tell = extent, tell
         cores = machine.usable_cores()
         self.host_core, self.near_core = cores[0], cores[-1]
+        self._floors = Floors()
         self._ratio_a_share = 1.0  # as the last near worker had it
         self.batches = 24
-        trial = self.cell(ALONE, None, 0.0, seconds=extent.seconds / 4)
-        self.batches = max(40, min(4000, round(extent.epoch_seconds * trial["batches"] / trial["seconds"])))
-        self.host = self.cell(ALONE, None, 0.0)
-        tell(f"{source}: the host alone makes {counted_rate(self.host):.0f} images/s, {_quiet(self.host)}")
-
-    def cell(self, strategy: str, exchange: Path | None, step: float, *, seconds: float | None = None) -> Row:
-        """Measure one cell."""
-        watched = {ALONE: self.logs[:1], NEAR_ALONE: self.logs[1:]}.get(strategy, self.logs)
-        order = {
-            "source": self.source,
-            "dataset": str(self.dataset),
-            "exchange": None if exchange is None else str(exchange),
-            "strategy": strategy,
-            "step": step,
-            "batches": round(_MTE_EPOCH * self.batches) if strategy == "mte" else self.batches,
-            "seconds": seconds or self.extent.seconds,
-            "patience": self.extent.patience * (_MTE_PATIENCE if strategy == "mte" else 1),
-            "prefetch": self.extent.sparing if strategy == SPARING else self.extent.prefetch,
-            "core": self.host_core,
-            "logs": [str(log) for log in watched],
-        }
-        done = subprocess.run(  # noqa: S603 - our own script
-            [sys.executable, str(_CELL), json.dumps(order)], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{strategy} on {self.source}: {done.stderr[-2000:]}")
-        row: Row = json.loads(done.stdout.splitlines()[-1])
-        return {
-            "source": self.source,
-            "strategy": strategy,
-            "epoch_batches": order["batches"],
-            "prefetch": order["prefetch"],
-            **row,
-        }
+        trial = Totals.sum(self._turn(self._new(ALONE, "none"), None, 0.0))
+        self.batches = max(40, min(4000, round(extent.epoch_seconds * trial.batches / trial.seconds)))
+        self.host = self._new(ALONE, "none")
+        self._settle(self.host, None)
+        rate = counted_rate(self._row(self.host))
+        tell(f"{source}: the host alone makes {rate:.0f} images/s, {self._quiet(self.host)}")
 
     def measure(self, wanted: Near) -> list[Row]:
         """Measure the strategies with one near worker, at a share that is given or is found by trial."""
         for trial in range(_TRIALS):
             share = wanted.share or min(0.95, (wanted.ratio or 0.0) / self._ratio_a_share)
-            exchange = self._exchange(share)
+            exchange = self.scratch / f"exchange-{self.source}-{share:.4f}"
             with near_worker(self.dataset, exchange, share=share, core=self.near_core):
-                near = self.cell(NEAR_ALONE, exchange, 0.0)
+                near = self._new(NEAR_ALONE, "none")
+                self._settle(near, exchange)
                 alone = self._alone(near)
                 self._ratio_a_share = alone["near_ratio"] / share
                 self.tell(
                     f"{self.source}: the near worker at {share:.3f} of a core has {alone['near_ratio']:.3f} of the "
-                    f"host's speed, {_quiet(near)}"
+                    f"host's speed, {self._quiet(near)}"
                 )
                 close = wanted.ratio is None or _LEAST <= alone["near_ratio"] / wanted.ratio <= _MOST
                 if close or trial == _TRIALS - 1:
-                    marks = {"share": share, "wanted": wanted.label, "ratio": wanted.ratio}
-                    return [row for trainer in wanted.trainers for row in self._beside(wanted, trainer, alone | marks)]
+                    cells = self._beside(wanted, exchange, alone)
+                    marks = {"source": self.source, "share": share, "wanted": wanted.label, "ratio": wanted.ratio}
+                    return self._rows(wanted, cells, self._alone(near) | marks)
         return []
 
-    def _beside(self, wanted: Near, trainer: str, given: Row) -> list[Row]:
+    def _beside(self, wanted: Near, exchange: Path, alone: Row) -> list[Cell]:
         """Measure each strategy beside the host alone, with a near worker that runs."""
-        exchange, step = self._exchange(given["share"]), _step(trainer, given)
+        cells = [
+            self.host if (trainer, strategy) == ("none", ALONE) else self._new(strategy, trainer)
+            for trainer, strategy in wanted.cells()
+        ]
+        steps = {trainer: _step(trainer, alone) for trainer in wanted.trainers}
+        for number in range(self.extent.rounds):
+            for cell in cells:
+                # The host alone has another turn in each round: what it is compared with is measured between its turns.
+                if number == 0 or cell.seconds(self._floors) < self.extent.seconds:
+                    self._turn(cell, None if cell.strategy == ALONE else exchange, steps[cell.trainer])
+        return cells
+
+    def _rows(self, wanted: Near, cells: list[Cell], given: Row) -> list[Row]:
         rows: list[Row] = []
-        for strategy in wanted.strategies:
-            if strategy == SPARING and trainer == "none":
-                continue
-            if strategy == ALONE:
-                row = self.cell(ALONE, None, step) if step else self.host
-            else:
-                row = self.cell(strategy, exchange, step)
-            row = completed({**row, **given, "trainer": trainer}, rows[0] if rows else None)
+        alone: dict[str, Row] = {}
+        for cell in cells:
+            row = completed(self._row(cell) | given, alone.get(cell.trainer))
+            alone.setdefault(cell.trainer, row)
             rows.append(row)
             gain = f"{row['rate']:.0f} images/s, {row.get('gain', 1):.3f}x"
-            self.tell(f"{self.source} {wanted.label}, {trainer}, {strategy}: {gain}, {_quiet(row)}")
+            self.tell(f"{self.source} {wanted.label}, {cell.trainer}, {cell.strategy}: {gain}, {self._quiet(cell)}")
         return rows
 
-    def _exchange(self, share: float) -> Path:
-        return self.scratch / f"exchange-{self.source}-{share:.4f}"
+    def _new(self, strategy: str, trainer: str) -> Cell:
+        batches = round(_MTE_EPOCH * self.batches) if strategy == "mte" else self.batches
+        prefetch = self.extent.sparing if strategy == SPARING else self.extent.prefetch
+        return Cell(strategy, trainer, batches, prefetch)
 
-    def _alone(self, near: Row) -> Row:
-        host_rate, near_rate = counted_rate(self.host), counted_rate(near)
-        read = near["prongs"]["exchange"]
-        size = self.host["samples"] / self.host["batches"]
+    def _settle(self, cell: Cell, exchange: Path | None) -> None:
+        for _ in range(self.extent.rounds):
+            self._turn(cell, exchange, 0.0)
+            if cell.seconds(self._floors) >= self.extent.seconds:
+                return
+
+    def _turn(self, cell: Cell, exchange: Path | None, step: float) -> list[Totals]:
+        """Measure a cell for some seconds more."""
+        order = {
+            "source": self.source,
+            "dataset": str(self.dataset),
+            "exchange": None if exchange is None else str(exchange),
+            "strategy": cell.strategy,
+            "step": step,
+            "batches": cell.epoch_batches,
+            "seconds": self.extent.seconds,
+            "prefetch": cell.prefetch,
+            "core": self.host_core,
+        }
+        done = subprocess.run(  # noqa: S603 - our own script
+            [sys.executable, str(_CELL), json.dumps(order)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{cell.strategy} on {self.source}: {done.stderr[-2000:]}")
+        slices = cell.add(json.loads(done.stdout.splitlines()[-1]))
+        if cell.strategy == NEAR_ALONE:
+            self._floors.near_alone(slices)
+        elif cell.trainer != "none":
+            self._floors.beside_trainer(cell.trainer, slices)
+        elif cell.strategy == ALONE:
+            self._floors.host_alone(slices)
+        return slices
+
+    def _row(self, cell: Cell) -> Row:
+        return cell.row(self._floors, self.extent.seconds)
+
+    def _alone(self, near: Cell) -> Row:
+        of_host, of_near = self._row(self.host), self._row(near)
+        host_rate, near_rate = counted_rate(of_host), counted_rate(of_near)
+        read = of_near["prongs"]["exchange"]
+        size = of_host["samples"] / of_host["batches"]
         return {
             "host_rate": host_rate,
             "near_rate": near_rate,
@@ -153,14 +224,13 @@ class Bench:
             "near_seconds_a_batch": size / near_rate,
             "take": read["read_cpu_seconds"] / read["read_batches"],
             "fetch": read["read_seconds"] / read["read_batches"],
-            "alone_quiet": self.host["quiet"] and near["quiet"],
+            "alone_quiet": of_host["quiet"] and of_near["quiet"],
         }
+
+    def _quiet(self, cell: Cell) -> str:
+        return f"{cell.seconds(self._floors):.1f} of {sum(part.seconds for part, _ in cell.parts):.1f} s left alone"
 
 
 def _step(trainer: str, alone: Row) -> float:
     host, near = alone["host_seconds_a_batch"], alone["near_seconds_a_batch"]
     return float({"none": 0.0, "matched": host * near / (host + near), "slow": 1.5 * host}[trainer])
-
-
-def _quiet(row: Row) -> str:
-    return f"{row['quiet_seconds']:.1f} of {row['all_seconds']:.1f} s quiet"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One measurement in a process of its own: epochs of a loader on one core, with a trainer that sleeps.
 
-Called by `benchmarks/_prongs/bench.py` with a JSON object as its only argument; prints another one. It goes on until
-enough of it was quiet, or its patience ends.
+Called by `benchmarks/_prongs/bench.py` with a JSON object as its only argument; prints another one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from headrace.prongs._strategies import find_strategy
 ALONE = "CPU only"
 NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
-_ENOUGH = 0.5  # of them, for a cell to count as undisturbed
 _MOST_EPOCHS = 10_000
 _WARMING = 5
 
@@ -61,28 +59,19 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     )
     before = _resident_bytes()
     memory: list[int] = []
-    logs = [Path(log) for log in order["logs"]]
     way = {"core": order["core"], "whole_epochs": order["strategy"] == "mte"}
     with loader:
-        _epoch(loader, Slices(loader, logs, **way), order, memory, wait=bool(near))
+        _epoch(loader, Slices(loader, **way), order, memory, wait=bool(near))
         memory.clear()
-        slices = Slices(loader, logs, **way)
-        deadline = time.monotonic() + order["patience"] * order["seconds"]
-        while slices.counted.seconds < order["seconds"] and time.monotonic() < deadline:
-            _epoch(loader, slices, order, memory, deadline=deadline)
+        slices = Slices(loader, **way)
+        while slices.seconds < order["seconds"]:
+            _epoch(loader, slices, order, memory)
         prongs = loader.stats().get("prongs")
-    counted, quiet = slices.best(_ENOUGH * order["seconds"])
     return {
-        **asdict(counted),
-        "step": counted.step_seconds / max(1, counted.batches),
+        "slices": [asdict(each) for each, _ in slices.cut],
+        "plans": [plan for _, plan in slices.cut],
         "buffer_bytes": sum(memory) / max(1, len(memory)) - before,
         "prongs": prongs,
-        "quiet": quiet,
-        "quiet_seconds": slices.counted.seconds,
-        "all_seconds": slices.all.seconds,
-        "all_rate": slices.all.samples / slices.all.seconds if slices.all.seconds else None,
-        "paces": _means(slices.paces),
-        "epochs": slices.epochs,
     }
 
 
@@ -93,7 +82,6 @@ def _epoch(
     memory: list[int],
     *,
     wait: bool = False,
-    deadline: float = float("inf"),
 ) -> None:
     """Train one epoch, or as much of it as is needed."""
     for number, batch in enumerate(loader):
@@ -105,8 +93,7 @@ def _epoch(
         slices.batch(len(batch["image"]), time.perf_counter() - begun)
         if number % 8 == 0:
             memory.append(_resident_bytes())
-        enough = slices.counted.seconds >= order["seconds"] or time.monotonic() > deadline
-        if enough and not wait and order["strategy"] != "mte":
+        if slices.seconds >= order["seconds"] and not wait and order["strategy"] != "mte":
             return
         if wait and order["strategy"] == NEAR_ALONE and number == _WARMING:
             return  # there is nothing to calibrate, and an epoch would take long
@@ -122,12 +109,6 @@ def _wait_for_near(loader: headrace.Loader) -> None:
             return
         time.sleep(0.01)
     raise RuntimeError("no near worker has come within a minute")
-
-
-def _means(paces: list[list[float | None]]) -> list[float | None]:
-    """The mean pace of each core that was watched."""
-    columns = [[pace for pace in column if pace is not None] for column in zip(*paces, strict=True)]
-    return [sum(column) / len(column) if column else None for column in columns]
 
 
 def _resident_bytes() -> int:

@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts a measurement into slices of some batches each, and counts those in which the cores were quiet.
+"""Cuts a measurement into slices of a second or so each, and says of each what it took.
 
-The cores of a shared machine change their speed for seconds at a time (see `quiet`), and serve other programs. A rate
-that is taken from quiet slices alone is that of the machine. An epoch of `mte`, whose beginning and end are not alike,
-is one slice.
+Which of them count is decided later, by `floors`. An epoch of `mte`, whose beginning and end are not alike, is one
+slice.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import headrace
-from benchmarks._prongs.quiet import Log, is_quiet
-from headrace.planning._disturbance import OTHERS, busy_seconds
+from headrace.planning._disturbance import busy_seconds
 
-SLICE_SECONDS = 0.3
-_LEAST_SECONDS = 0.15
+SLICE_SECONDS = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,7 @@ class Totals:
     step_seconds: float = 0.0
     host_cpu: float = 0.0
     near_cpu: float = 0.0
+    """Of the near worker, up to its last batch."""
     near_batches: int = 0
     """Of the near worker's, that were trained on."""
     near_made: int = 0
@@ -45,72 +43,64 @@ class Totals:
     def minus(self, other: Totals) -> Totals:
         return Totals(*(getattr(self, each.name) - getattr(other, each.name) for each in fields(Totals)))
 
-    def plus(self, other: Totals) -> Totals:
-        return Totals(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(Totals)))
+    @staticmethod
+    def sum(parts: Iterable[Totals]) -> Totals:
+        parts = list(parts)
+        return Totals(*(sum(getattr(part, each.name) for part in parts) for each in fields(Totals)))
 
 
 class Slices:
-    """Follows the batches of one loader; `counted` is what happened in quiet slices."""
+    """Follows the batches of one loader."""
 
-    def __init__(self, loader: headrace.Loader, logs: list[Path], *, core: int, whole_epochs: bool) -> None:
-        self._loader, self._logs, self._whole = loader, [Log(path) for path in logs], whole_epochs
-        self._core = core
+    def __init__(self, loader: headrace.Loader, *, core: int, whole_epochs: bool) -> None:
+        self._loader, self._whole, self._core = loader, whole_epochs, core
         self._batches = self._samples = 0
         self._step_seconds = 0.0
+        self._near = (0.0, 0)
         self._last = self._now()
-        self.counted = self.all = Totals()
-        self.paces: list[list[float | None]] = []
-        self.epochs: list[dict[str, Any]] = []
-        """The counted ones, where slices are epochs."""
+        self.cut: list[tuple[Totals, dict[str, Any] | None]] = []
+        """Slices; with those that are epochs, the plan of each."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all slices."""
+        return sum(each.seconds for each, _ in self.cut)
 
     def _now(self) -> Totals:
         figures = self._loader.stats().get("prongs") or {"near": None, "near_batches": 0}
         near = figures["near"] or {"cpu_seconds": 0.0, "batches": 0}
+        if near["batches"] != self._near[1]:  # between two of its batches, its clock tells of half a batch
+            self._near = near["cpu_seconds"], near["batches"]
         return Totals(
-            time.monotonic(),
+            time.perf_counter(),
             self._batches,
             self._samples,
             self._step_seconds,
             time.process_time(),
-            near["cpu_seconds"],
+            self._near[0],
             figures["near_batches"],
-            near["batches"],
+            self._near[1],
             busy_seconds({self._core}) or 0.0,
         )
-
-    def restart(self) -> None:
-        """Leave out what has happened since the last slice ended."""
-        self._last = self._now()
 
     def batch(self, samples: int, step_seconds: float) -> None:
         """Note a batch that was trained on."""
         self._batches += 1
         self._samples += samples
         self._step_seconds += step_seconds
-        if not self._whole and time.monotonic() - self._last.seconds >= SLICE_SECONDS:
+        if not self._whole and time.perf_counter() - self._last.seconds >= SLICE_SECONDS:
             self._cut()
 
     def end_epoch(self) -> None:
-        """End the slice that is under way; a short one goes on in the next epoch."""
-        if self._whole or time.monotonic() - self._last.seconds >= _LEAST_SECONDS:
+        """End the slice, if epochs are slices."""
+        if self._whole:
             self._cut()
 
     def _cut(self) -> None:
         now = self._now()
-        for log in self._logs:
-            log.read_on()
-        paces = [log.pace(self._last.seconds, now.seconds) for log in self._logs]
-        between = now.minus(self._last)
+        plan = None
+        if self._whole:
+            plans = (self._loader.stats().get("prongs") or {}).get("plans") or [None]
+            plan = plans[-1]
+        self.cut.append((now.minus(self._last), plan))
         self._last = now
-        self.paces.append(paces)
-        self.all = self.all.plus(between)
-        if is_quiet(paces) and between.others <= OTHERS:
-            self.counted = self.counted.plus(between)
-            if self._whole:
-                plans = (self._loader.stats().get("prongs") or {}).get("plans") or [{}]
-                self.epochs.append({"seconds": between.seconds, "batches": between.batches, "plan": plans[-1]})
-
-    def best(self, seconds: float) -> tuple[Totals, bool]:
-        """Give what counts, and whether that is quiet enough; all of it where too little was."""
-        enough = self.counted.seconds >= seconds
-        return (self.counted, enough) if self.counted.batches else (self.all, False)

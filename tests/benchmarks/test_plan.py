@@ -111,32 +111,50 @@ def test_tables_hold_the_figures():
     assert "50% hri:fast + 50% raw" in text
 
 
-def a_slice(rate, *, cpu=0.01, others=0.0, spare=False):
-    return Slice(rate, 1.0, cpu * rate, others, spare)
+def a_slice(rate, *, cpu=0.01, formats=None, others=0.0, spare=False):
+    return Slice(rate, 1.0, cpu * rate, formats or {"raw": 1.0}, others, spare)
+
+
+def a_cell(*turns, **floors):
+    return Cell(tuple(tuple(turn) for turn in turns), floors or {"raw": 0.01})
 
 
 def test_slices_near_the_floor_count():
-    cell = Cell((a_slice(100), a_slice(98, cpu=0.0105), a_slice(50, cpu=0.02)), floor=0.01)
+    cell = a_cell([a_slice(100), a_slice(50, cpu=0.02), a_slice(98, cpu=0.0105), a_slice(99)])
     assert cell.rate == pytest.approx(99)
     assert not cell.settled
-    assert (cell + Cell((a_slice(99),))).settled
+    assert (cell + a_cell([a_slice(99)] * 3)).settled
 
 
 def test_without_a_floor_those_count_that_took_least():
-    cell = Cell((a_slice(50, cpu=0.02), a_slice(100), a_slice(60, cpu=0.015)))
+    cell = a_cell([a_slice(50, cpu=0.02), a_slice(100), a_slice(60, cpu=0.015)], png=0.1)
     assert cell.rate == 100
     assert not cell.settled
 
 
-def test_floors_of_a_mix_follow_from_its_formats():
+def test_a_turn_that_is_slower_than_others_does_not_count():
+    """Nothing tells of a disk that has neighbours, except that it is slower."""
+    cell = a_cell([a_slice(80)] * 3, [a_slice(100)] * 3)
+    assert cell.rate == 100
+    assert not cell.settled
+    assert (cell + a_cell([a_slice(98)] * 3)).rate == 99
+    assert (cell + a_cell([a_slice(98)] * 3)).settled
+
+
+def test_a_slice_is_held_against_the_formats_that_it_had():
+    half = {"raw": 0.5, "png": 0.5}
+    turn = [a_slice(20, cpu=0.056, formats=half)] * 3 + [a_slice(15, cpu=0.07, formats=half)]
+    assert a_cell(turn, raw=0.01, png=0.1).rate == 20
+    assert not a_cell(turn, raw=0.01).undisturbed, "nothing is known of PNG"
+
+
+def test_a_floor_is_known_from_slices_that_were_busy():
     floors = Floors()
-    assert floors.of({"raw": 1.0}, 1) is None
-    floors.add("raw", 1, Cell(tuple(a_slice(100, cpu=cpu) for cpu in (0.03, 0.01, 0.011, 0.012))))
-    floors.add("raw", 1, Cell((a_slice(100, cpu=0.001, spare=True), a_slice(100, cpu=0.001, others=0.5))))
-    floors.add("png", 1, Cell((a_slice(10, cpu=0.1),) * 3))
-    assert floors.of({"raw": 1.0}, 1) == pytest.approx(0.011)
-    assert floors.of({"raw": 0.5, "png": 0.5}, 1) == pytest.approx(0.0555)
-    assert floors.of({"raw": 1.0}, 2) is None
+    floors.add("raw", 1, a_cell(a_slice(100, cpu=cpu) for cpu in (0.03, 0.01, 0.011, 0.012)))
+    floors.add("raw", 1, a_cell([a_slice(100, cpu=0.001, spare=True), a_slice(100, cpu=0.001, others=0.5)]))
+    floors.add("png", 1, a_cell([a_slice(10, cpu=0.1)] * 2))
+    assert floors.of(1) == {"raw": pytest.approx(0.011)}
+    assert floors.of(2) == {}
 
 
 def test_of_calibrations_the_least_costs_count(costs):
@@ -147,14 +165,13 @@ def test_of_calibrations_the_least_costs_count(costs):
 
 
 def test_slices_that_other_programs_met_do_not_count():
-    assert Cell((a_slice(100), a_slice(70, cpu=0.009, others=0.4))).rate == 100
-    assert Cell((a_slice(70, others=0.4),)).rate == 70
+    assert a_cell([*[a_slice(100)] * 3, a_slice(70, cpu=0.009, others=0.4)]).rate == 100
+    assert a_cell([a_slice(70, others=0.4)]).rate == 70
 
 
 def test_the_speed_of_idle_cores_does_not_matter():
-    cell = Cell(tuple(a_slice(rate, cpu=rate / 1e4, spare=True) for rate in (80, 82, 84)))
+    cell = a_cell(a_slice(rate, cpu=rate / 1e4, spare=True) for rate in (80, 82, 84))
     assert cell.rate == pytest.approx(82)
-    assert cell.settled
 
 
 def test_a_mix_is_what_the_builder_makes_of_its_plan(costs, tmp_path):

@@ -4,35 +4,57 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks._prongs.figures import completed, counted_rate
-from benchmarks._prongs.quiet import EVERY_SECONDS, Log, is_quiet
-from benchmarks._prongs.slices import Slices
+from benchmarks._prongs.floors import Floors
+from benchmarks._prongs.slices import Slices, Totals
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
 
-def write_log(path: Path, begin: float, samples: list[float]) -> Path:
-    path.write_bytes(b"".join(struct.pack("<dd", begin + at * EVERY_SECONDS, each) for at, each in enumerate(samples)))
-    return path
+def part(**changes: float) -> Totals:
+    """One second, in which the host made eight batches and took two of the near worker's over."""
+    usual = Totals(1.0, 10, 160, 0.0, host_cpu=0.84, near_cpu=0.25, near_batches=2, near_made=2, core_busy=0.86)
+    return replace(usual, **changes)
 
 
-def test_a_core_is_quiet_while_its_samples_are_as_fast_as_the_fastest(tmp_path):
-    log = Log(write_log(tmp_path / "log", 100.0, [1.0] * 20 + [1.5] * 20))
-    log.read_on()
+@pytest.fixture
+def floors() -> Floors:
+    """The host needs 0.1 s of CPU time for a batch, and 0.02 s to take one over; the near worker 0.12 s."""
+    floors = Floors()
+    floors.host_alone([Totals(1.0, 10, 160, host_cpu=cpu, core_busy=1.0) for cpu in (1.0, 1.0, 1.0, 1.6)])
+    floors.near_alone([Totals(1.0, 2, 32, host_cpu=0.04, near_cpu=0.24, near_batches=2, near_made=2)] * 3)
+    return floors
 
-    assert log.pace(100.0, 100.9) == 1.0
-    assert log.pace(101.05, 101.9) == 1.5
-    assert log.pace(99.0, 100.9) is None, "half of it was not sampled: processes were stopped"
-    assert is_quiet([log.pace(100.0, 100.9)])
-    assert not is_quiet([log.pace(100.0, 100.9), log.pace(101.05, 101.9)])
-    assert not is_quiet([None])
+
+def test_a_slice_counts_that_took_as_little_cpu_time_as_its_batches_do_at_best(floors):
+    assert floors.counts(part(), "none")
+    assert not floors.counts(part(host_cpu=0.99, core_busy=1.0), "none"), "the host's core had a neighbour"
+    assert not floors.counts(part(near_cpu=0.32), "none"), "the near worker's had one"
+    assert not floors.counts(part(core_busy=1.0), "none"), "another program was at work"
+
+
+def test_what_does_not_decide_is_not_asked_for(floors):
+    assert floors.counts(part(host_cpu=0.4, core_busy=0.42, batches=3), "none"), "the host's core had time to spare"
+    assert floors.counts(part(near_cpu=0.9), "slow"), "the trainer sets the pace"
+
+
+def test_a_core_that_rests_between_batches_is_held_against_others_that_do(floors):
+    slow = part(host_cpu=0.99, core_busy=1.0)
+    floors.beside_trainer("slow", [slow])
+
+    assert floors.counts(slow, "slow")
+    assert not floors.counts(slow, "none")
+
+
+def test_nothing_counts_while_nothing_is_known():
+    assert not Floors().counts(part(host_cpu=5.0, core_busy=5.0, near_batches=0), "none")
 
 
 class FakeLoader:
@@ -45,30 +67,24 @@ class FakeLoader:
         return {"prongs": {"near": {"cpu_seconds": 0.0, "batches": self.made}, "near_batches": self.taken, "plans": []}}
 
 
-@pytest.mark.parametrize(
-    ("samples", "others", "counted"),
-    [([1.0, 1.0], 0.0, 2), ([1.0, 1.4], 0.0, 1), ([1.4, 1.0], 0.0, 1), ([1.0, 1.0], 0.3, 0)],
-)
-def test_only_quiet_slices_count(tmp_path, monkeypatch, samples, others, counted):
-    """Neither those in which a neighbour slowed the core, nor those in which it served another program."""
+def test_slices_tell_what_happened_between_two_moments(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(time, "process_time", lambda: clock[0])
-    monkeypatch.setattr("benchmarks._prongs.slices.busy_seconds", lambda _core: (1 + others) * clock[0])
-    noise = [each for each in samples for _ in range(round(1 / EVERY_SECONDS))]
-    log = write_log(tmp_path / "log", 99.0, [1.0] * round(1 / EVERY_SECONDS) + noise)
+    monkeypatch.setattr("benchmarks._prongs.slices.busy_seconds", lambda _core: 1.5 * clock[0])
     loader = FakeLoader()
-    slices = Slices(loader, [log], core=0, whole_epochs=False)
-    for _ in range(2):
-        clock[0] += 0.99
+    slices = Slices(loader, core=0, whole_epochs=False)
+    for _ in range(3):
+        clock[0] += 0.6  # every second batch ends a slice
         loader.made += 3
         loader.taken += 2
-        slices.batch(16, 0.0)
+        slices.batch(16, 0.1)
 
-    assert slices.counted.batches == counted
-    assert (slices.counted.near_made, slices.counted.near_batches) == (3 * counted, 2 * counted)
-    assert slices.counted.seconds == pytest.approx(0.99 * counted)
-    assert slices.all.batches == 2
+    ((found, plan),) = slices.cut
+    assert plan is None
+    assert (found.batches, found.samples, found.near_made, found.near_batches) == (2, 32, 6, 4)
+    assert found.seconds == pytest.approx(1.2)
+    assert found.others == pytest.approx(0.5)
 
 
 def test_what_lay_ready_before_the_clock_ran_is_not_counted():
