@@ -14,6 +14,7 @@ from headrace.planning import Calibration, Machine, Plan, plan
 LEAST_SHARE = 0.15
 SLOW = 2.0  # a slow trainer takes so many times as long as one that matches the loader
 _FAR = 4.0  # how far storage-bound and CPU-bound are from balanced
+_BELOW = 0.8  # of the disk's rate, at most, is balanced: so that one can be faster
 _TRIED = 60
 _NEARLY = 0.9
 
@@ -62,7 +63,7 @@ def _gain(calibration: Calibration, rate: float, cores: int) -> float:
 
 def storage_rates(calibration: Calibration, most: float) -> dict[str, float]:
     """A rate for each regime, balanced for one core; no more than the disk below can be trusted to give."""
-    balanced = balanced_rate(calibration, 1, most)
+    balanced = balanced_rate(calibration, 1, _BELOW * most)
     return {"storage-bound": balanced / _FAR, "balanced": balanced, "CPU-bound": min(balanced * _FAR, most)}
 
 

@@ -12,6 +12,9 @@ constexpr double kNewest = 0.4;  // the weight of the last measure
 // Storage that nobody has had to wait for during this time may be faster than it was.
 constexpr std::chrono::milliseconds kForget(100);
 constexpr double kFaster = 1.5;
+// Storage comes first: what it still holds back cannot be computed. So its queue is kept somewhat shorter than the
+// cores', as if it were slower by this.
+constexpr double kFirst = 1.25;
 
 }  // namespace
 
@@ -46,7 +49,7 @@ std::size_t Balance::choose(std::span<const Load> loads, Share& share) noexcept 
   std::size_t best = 0;
   std::pair<double, double> least;
   for (std::size_t k = 0; k < loads.size(); ++k) {
-    const double read = rate_ > 0 ? (all_.bytes + loads[k].bytes) / rate_ : 0;
+    const double read = rate_ > 0 ? kFirst * (all_.bytes + loads[k].bytes) / rate_ : 0;
     const double computed = (all_.seconds + loads[k].seconds) / cores_;
     // Where one of them decides alone, the other is not wasted.
     const std::pair<double, double> end(std::max(read, computed), std::min(read, computed));
