@@ -39,7 +39,7 @@ STRATEGIES = ("mte", "wrr", "paced", "sparing")
 def main(
     folder: Annotated[Path | None, typer.Argument(help="A folder of photographs. Default: painted pictures.")] = None,
     *,
-    sources: Annotated[str, typer.Option(help="Some of png,jpeg,hri,cifar.")] = ",".join(SOURCES),
+    sources: Annotated[str, typer.Option(help=f"Some of {','.join(SOURCES)}.")] = "png,jpeg,hri,cifar",
     shares: Annotated[str, typer.Option(help="Shares of a core that the near worker gets.")] = "0.5,0.25,0.125",
     ratios: Annotated[
         str, typer.Option(help="Ratios of the near worker's speed to the host's; shares are found for them.")

@@ -131,6 +131,15 @@ def test_mte_knows_what_the_link_and_a_head_start_are_worth():
     assert split_epoch(times, 1000, 300) > split_epoch(times, 1000, 300, ready=50)
 
 
+def test_mte_is_off_where_reading_takes_as_long_as_making():
+    """Read one after the other nothing is gained; read beside the host's work it is."""
+    times = Times(host=1.0, near=4.0, link=0.9, take=0.2)
+
+    assert "the link: prepared batches in a row" in Mte().decide(times, Outlook(1000)).off
+    assert Mte(spare_host=True).decide(times, Outlook(1000)).off is None
+    assert Paced().decide(times, Outlook(1000)).off is None
+
+
 def test_wrr_takes_what_is_ready():
     assert Wrr().decide(CPU_BOUND, Outlook(1000)).pattern is None
     assert not Wrr.follows_pattern

@@ -9,7 +9,10 @@ from typing import ClassVar
 
 from headrace.prongs._model import Times, host_only, split_epoch
 from headrace.prongs._pattern import Pattern
-from headrace.prongs._strategy import Decision, Outlook, Strategy
+from headrace.prongs._strategy import Decision, Outlook, Strategy, shown
+
+# Of the host's time for a batch that the link may take for one; what is read is still being written to, too.
+_MOST_OF_HOST = 0.8
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Mte(Strategy):
     With m = max(host, step + copy) and t = max(step + read, link), the near prong gets S = N · m / (m + near − t) of N
     batches: it works while the host's part lasts, and while its own earlier batches are trained on. An epoch takes
     (N − S) · m + S · t. The order follows from S alone. Prepared batches lie unread until the host's part
-    ends, so S is limited by what may lie there at a time.
+    ends, so S is limited by what may lie there at a time. Where that gains nothing, as the link is as slow as the host,
+    the near prong is off.
     """
 
     name: ClassVar[str] = "mte"
@@ -40,3 +44,13 @@ class Mte(Strategy):
             near = min(near, floor(max(1, outlook.capacity) * times.supply / gap))
         near = min(near, n)
         return Decision(Pattern(n - near, 1, 1), None, split_epoch(times, n, near, outlook.ready))
+
+    def why_off(self, times: Times, batches: int) -> str | None:
+        """Say so too where batches that follow each other gain next to nothing, though here and there one would."""
+        why = super().why_off(times, batches)
+        if why is not None or self.spare_host or times.link <= max(times.step + times.read, _MOST_OF_HOST * times.host):
+            return why
+        return (
+            f"the link: prepared batches in a row take {shown(times.link)} each to read, and the host makes one in "
+            f"{shown(times.host)}; `paced` and `wrr` read them beside the host's work"
+        )

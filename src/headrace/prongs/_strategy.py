@@ -85,26 +85,26 @@ class Strategy(ABC):
         """Say why the near prong has nothing to give; None if it has."""
         if times.take >= times.host:
             return (
-                f"the link: it takes {_shown(times.take)} to read a prepared batch, and the host makes one in "
-                f"{_shown(times.host)}"
+                f"the link: it takes {shown(times.take)} to read a prepared batch, and the host makes one in "
+                f"{shown(times.host)}"
             )
         arrival = max(times.take, times.link)
         if times.reading > times.host / 2 and arrival >= times.reading:
             return (
-                f"the link: the host waits {_shown(times.reading)} for the images of a batch, and a prepared one "
-                f"takes {_shown(arrival)} to read"
+                f"the link: the host waits {shown(times.reading)} for the images of a batch, and a prepared one "
+                f"takes {shown(arrival)} to read"
             )
         if times.supply >= batches * interleaved(times):
-            return f"the near prong takes {_shown(times.supply)} for a batch, longer than all that is left"
+            return f"the near prong takes {shown(times.supply)} for a batch, longer than all that is left"
         if self.spare_host or host_only(times) >= LEAST_GAIN * interleaved(times):
             return None
         if times.step + times.copy >= times.host / LEAST_GAIN:
             return (
-                f"the trainer: it takes {_shown(times.step + times.copy)} for a batch, and the host makes one in "
-                f"{_shown(times.host)}"
+                f"the trainer: it takes {shown(times.step + times.copy)} for a batch, and the host makes one in "
+                f"{shown(times.host)}"
             )
         return (
-            f"the near prong takes {_shown(times.supply)} for a batch, and the host {_shown(times.host)}: it would "
+            f"the near prong takes {shown(times.supply)} for a batch, and the host {shown(times.host)}: it would "
             f"add less than {LEAST_GAIN - 1:.0%}"
         )
 
@@ -118,5 +118,6 @@ def _by_epoch(plans: Any) -> dict[int, Pattern]:
     }
 
 
-def _shown(seconds: float) -> str:
+def shown(seconds: float) -> str:
+    """Seconds, for people."""
     return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
