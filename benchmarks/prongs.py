@@ -46,7 +46,7 @@ def main(
     ] = "0.25,0.295",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of each cell, that nothing has slowed.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Of each cell, that nothing has slowed.")] = 4.0,
     epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch on the host alone.")] = 2.5,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of a cell, after which it takes what it has.")] = 4,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 4,
