@@ -58,14 +58,15 @@ class Account:
             except (OSError, ValueError):
                 self._counter = None  # taken away in mid-run: no figure is better than half of one
 
-    @property
-    def cpu_seconds(self) -> float:
-        """What it has used up to now; cheap enough to be asked for each batch."""
-        return time.process_time() - self._cpu
+    def brought_up(self, cost: Cost) -> Cost:
+        """Give an earlier cost with the CPU seconds of now, which are cheap to ask for, and what follows from them."""
+        cpu = time.process_time() - self._cpu
+        joules = cost.joules if self._watts is None else self._watts * cpu
+        return cost._replace(cpu_seconds=cpu, joules=joules)
 
     def cost(self) -> Cost:
         self.sample()
-        cpu = self.cpu_seconds
+        cpu = time.process_time() - self._cpu
         energy: Energy = "none"
         joules = None
         if self._watts is not None:

@@ -217,7 +217,7 @@ class NearWorker:
             threads=self._threads,
             cpu_share=self._cpu_share,
             written_bytes=self._past_bytes + sum(one.written_bytes for one in self._members),
-            **self._cost._replace(cpu_seconds=self._account.cpu_seconds)._asdict(),
+            **self._account.brought_up(self._cost)._asdict(),
         )
         with contextlib.suppress(OSError):
             served.near.say(beat)
