@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure two prongs: `python benchmarks/prongs.py [FOLDER]`, `--help` for more.
 
-The host prong has one core and one thread, the near worker a share of another core; the trainer sleeps. In the same run
+The host prong has one core and one thread, the near worker a share of another; the trainer is a clock. In the same run
 each prong is measured alone, then CPU only, `mte`, `wrr` and `paced`, and beside each what the model and the simulator
 say. The trainer takes no time; or as long as both prongs together need ("matched"); or half as long again as the host
 alone ("slow"), where `paced, sparing` keeps the near worker on; these two with the first share only.
@@ -47,7 +47,7 @@ def main(
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
     seconds: Annotated[float, typer.Option(min=0.05, help="Of each cell, that nothing has slowed.")] = 4.0,
-    epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch on the host alone.")] = 2.5,
+    epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 1.5,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of a cell, after which it takes what it has.")] = 4,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 4,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,

@@ -13,6 +13,7 @@ import numpy as np
 
 import headrace
 from benchmarks._plan.environments import Environment
+from benchmarks.trainer import Trainer
 from headrace.planning._disturbance import OTHERS, Books
 from headrace.planning._turns import held_to
 
@@ -58,22 +59,6 @@ def open_loader(dataset: Path, recipe: Recipe, environment: Environment, **more:
         storage_rate=environment.storage_rate,
         **more,
     )
-
-
-class Trainer:
-    """What stands for an accelerator: it works on a batch while the next is fetched, as kernels are launched ahead."""
-
-    def __init__(self, step: float) -> None:
-        self._step, self._free = step, 0.0
-
-    def take(self, batch: Any) -> None:
-        """Hand over a batch; wait until the one before it is done."""
-        del batch
-        now = time.perf_counter()
-        begins = max(now, self._free)
-        self._free = begins + self._step
-        if begins > now:
-            time.sleep(begins - now)
 
 
 @dataclass(frozen=True)

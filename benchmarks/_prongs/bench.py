@@ -24,7 +24,9 @@ _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.975, 1.012
 _TRIALS = 4
-_MTE_EPOCH = 0.6  # epochs of `mte` count as a whole or not at all: shorter ones are more often left alone
+# Epochs of `mte` count as a whole or not at all: short ones are more often left alone. Of the others some seconds do,
+# from the midst, at up to twice the host's rate.
+_MIDST = 2.0
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Extent:
     seconds: float
     """Of each cell, that nothing has slowed."""
     epoch_seconds: float
-    """Of an epoch on the host alone."""
+    """Of an epoch of `mte`, on the host alone."""
     rounds: int
     """Turns of a cell, after which it takes what it has."""
     prefetch: int
@@ -69,6 +71,8 @@ class Cell:
     trainer: str
     epoch_batches: int
     prefetch: int
+    whole_epochs: bool
+    step: float = 0.0
     parts: list[tuple[Totals, dict[str, Any] | None]] = field(default_factory=list)
     turns: list[Row] = field(default_factory=list)
 
@@ -93,7 +97,7 @@ class Cell:
             "epoch_batches": self.epoch_batches,
             "prefetch": self.prefetch,
             **asdict(total),
-            "step": total.step_seconds / total.batches,
+            "step": self.step,
             "buffer_bytes": sum(turn["buffer_bytes"] for turn in self.turns) / len(self.turns),
             "prongs": self.turns[-1]["prongs"],
             "epochs": [
@@ -116,9 +120,10 @@ class Bench:
         self.host_core, self.near_core = cores[0], cores[-1]
         self._floors = Floors()
         self._ratio_a_share = 1.0  # as the last near worker had it
-        self.batches = 24
-        trial = Totals.sum(self._turn(self._new(ALONE, "none"), None, 0.0))
-        self.batches = max(40, min(4000, round(extent.epoch_seconds * trial.batches / trial.seconds)))
+        self._batches_a_second = 20.0
+        for _ in range(2):  # the first time to know how many batches it takes
+            trial = Totals.sum(self._turn(self._new(ALONE, "none"), None, 0.0))
+            self._batches_a_second = trial.batches / trial.seconds
         self.host = self._new(ALONE, "none")
         self._settle(self.host, None)
         rate = counted_rate(self._row(self.host))
@@ -171,9 +176,11 @@ class Bench:
         return rows
 
     def _new(self, strategy: str, trainer: str) -> Cell:
-        batches = round(_MTE_EPOCH * self.batches) if strategy == "mte" else self.batches
-        prefetch = self.extent.sparing if strategy == SPARING else self.extent.prefetch
-        return Cell(strategy, trainer, batches, prefetch)
+        extent = self.extent
+        whole = strategy == "mte" and trainer != "slow"  # where the trainer sets the pace, it is off
+        seconds = extent.epoch_seconds if whole else _MIDST * (extent.seconds + 4)
+        batches = max(40, round(seconds * self._batches_a_second))
+        return Cell(strategy, trainer, batches, extent.sparing if strategy == SPARING else extent.prefetch, whole)
 
     def _settle(self, cell: Cell, exchange: Path | None) -> None:
         for _ in range(self.extent.rounds):
@@ -183,6 +190,7 @@ class Bench:
 
     def _turn(self, cell: Cell, exchange: Path | None, step: float) -> list[Totals]:
         """Measure a cell for some seconds more."""
+        cell.step = step
         order = {
             "source": self.source,
             "dataset": str(self.dataset),
@@ -190,6 +198,7 @@ class Bench:
             "strategy": cell.strategy,
             "step": step,
             "batches": cell.epoch_batches,
+            "whole_epochs": cell.whole_epochs,
             "seconds": self.extent.seconds,
             "prefetch": cell.prefetch,
             "core": self.host_core,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measurement in a process of its own: epochs of a loader on one core, with a trainer that sleeps.
+"""One measurement in a process of its own: epochs of a loader on one core, with a trainer.
 
 Called by `benchmarks/_prongs/bench.py` with a JSON object as its only argument; prints another one.
 """
@@ -20,6 +20,7 @@ import headrace
 from benchmarks import machine
 from benchmarks._prongs.slices import Slices
 from benchmarks._prongs.sources import SOURCES
+from benchmarks.trainer import Trainer
 from headrace.prongs._mte import Mte
 from headrace.prongs._paced import Paced
 from headrace.prongs._pattern import Pattern
@@ -29,7 +30,8 @@ ALONE = "CPU only"
 NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
-_WARMING = 5
+_CALIBRATING = 2.0  # seconds of the first epoch, or all of it
+_SETTLING = 1.0  # seconds of the second that do not count
 
 
 def strategy_of(name: str) -> Any:
@@ -40,7 +42,10 @@ def strategy_of(name: str) -> Any:
 
 
 def run(order: dict[str, Any]) -> dict[str, Any]:
-    """Load epochs; the first, in which everything starts and is calibrated, does not count."""
+    """Load one epoch in part, in which everything starts and is calibrated; measure in the midst of the next.
+
+    Of `mte`, whose epochs have two unlike parts, whole epochs are measured.
+    """
     machine.pin([order["core"]])
     source = SOURCES[order["source"]]
     dataset = headrace.open(order["dataset"])
@@ -58,14 +63,15 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         **near,
     )
     before = _resident_bytes()
-    memory: list[int] = []
-    way = {"core": order["core"], "whole_epochs": order["strategy"] == "mte"}
     with loader:
-        _epoch(loader, Slices(loader, **way), order, memory, wait=bool(near))
-        memory.clear()
-        slices = Slices(loader, **way)
-        while slices.seconds < order["seconds"]:
-            _epoch(loader, slices, order, memory)
+        _iterate(loader, order, Slices(loader, core=order["core"], whole_epochs=True), _CALIBRATING, wait=bool(near))
+        slices = Slices(loader, core=order["core"], whole_epochs=order["whole_epochs"])
+        if order["whole_epochs"]:
+            memory: list[int] = []
+            while slices.seconds < order["seconds"]:
+                memory += _iterate(loader, order, slices)
+        else:
+            memory = _iterate(loader, order, slices, order["seconds"], settling=_SETTLING)
         prongs = loader.stats().get("prongs")
     return {
         "slices": [asdict(each) for each, _ in slices.cut],
@@ -75,29 +81,36 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _epoch(
+def _iterate(
     loader: headrace.Loader,
-    slices: Slices,
     order: dict[str, Any],
-    memory: list[int],
+    slices: Slices,
+    seconds: float = float("inf"),
     *,
+    settling: float = 0.0,
     wait: bool = False,
-) -> None:
-    """Train one epoch, or as much of it as is needed."""
+) -> list[int]:
+    """Train for so long after everything flows, or to the end of the epoch; gives what memory was in use."""
+    memory: list[int] = []
+    trainer = Trainer(order["step"])
+    begun = time.perf_counter()
     for number, batch in enumerate(loader):
         if wait and number == 0:
             _wait_for_near(loader)
-        begun = time.perf_counter()
-        if order["step"]:
-            time.sleep(order["step"])
-        slices.batch(len(batch["image"]), time.perf_counter() - begun)
+            begun = time.perf_counter()
+        trainer.take(batch)
+        now = time.perf_counter()
+        if settling and now - begun >= settling:
+            slices.restart()
+            begun, settling = now, 0.0
+        elif not settling:
+            slices.batch(len(batch["image"]))
+            if now - begun >= seconds:
+                break
         if number % 8 == 0:
             memory.append(_resident_bytes())
-        if slices.seconds >= order["seconds"] and not wait and order["strategy"] != "mte":
-            return
-        if wait and order["strategy"] == NEAR_ALONE and number == _WARMING:
-            return  # there is nothing to calibrate, and an epoch would take long
     slices.end_epoch()
+    return memory
 
 
 def _wait_for_near(loader: headrace.Loader) -> None:

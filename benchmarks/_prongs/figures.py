@@ -15,7 +15,6 @@ WATTS = Watts(host=12.0, near=2.0, trainer=250.0, rest=50.0)
 """Stated, not measured: a busy server core, a busy core of a storage device's processor, an accelerator's board, and
 the rest of its share of the machine; the last two over the whole run."""
 
-_NO_STEP = 1e-3  # seconds: a trainer that sleeps for nothing takes less
 _SIMULATED_EPOCHS = 3
 
 
@@ -24,7 +23,7 @@ def counted_batches(row: dict[str, Any]) -> float:
 
     Where the trainer sets the pace it does not matter when they were made.
     """
-    if row["step"] > _NO_STEP:
+    if row["step"]:
         return float(row["batches"])
     return float(row["batches"] - max(0, row["near_batches"] - row["near_made"]))
 

@@ -25,7 +25,6 @@ class Totals:
     seconds: float = 0.0
     batches: int = 0
     samples: int = 0
-    step_seconds: float = 0.0
     host_cpu: float = 0.0
     near_cpu: float = 0.0
     """Of the near worker, up to its last batch."""
@@ -55,7 +54,6 @@ class Slices:
     def __init__(self, loader: headrace.Loader, *, core: int, whole_epochs: bool) -> None:
         self._loader, self._whole, self._core = loader, whole_epochs, core
         self._batches = self._samples = 0
-        self._step_seconds = 0.0
         self._near = (0.0, 0)
         self._last = self._now()
         self.cut: list[tuple[Totals, dict[str, Any] | None]] = []
@@ -75,7 +73,6 @@ class Slices:
             time.perf_counter(),
             self._batches,
             self._samples,
-            self._step_seconds,
             time.process_time(),
             self._near[0],
             figures["near_batches"],
@@ -83,11 +80,14 @@ class Slices:
             busy_seconds({self._core}) or 0.0,
         )
 
-    def batch(self, samples: int, step_seconds: float) -> None:
+    def restart(self) -> None:
+        """Leave out what has happened so far."""
+        self._last = self._now()
+
+    def batch(self, samples: int) -> None:
         """Note a batch that was trained on."""
         self._batches += 1
         self._samples += samples
-        self._step_seconds += step_seconds
         if not self._whole and time.perf_counter() - self._last.seconds >= SLICE_SECONDS:
             self._cut()
 

@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
 def part(**changes: float) -> Totals:
     """One second, in which the host made eight batches and took two of the near worker's over."""
-    usual = Totals(1.0, 10, 160, 0.0, host_cpu=0.84, near_cpu=0.25, near_batches=2, near_made=2, core_busy=0.86)
+    usual = Totals(1.0, 10, 160, host_cpu=0.84, near_cpu=0.25, near_batches=2, near_made=2, core_busy=0.86)
     return replace(usual, **changes)
 
 
@@ -78,7 +78,7 @@ def test_slices_tell_what_happened_between_two_moments(monkeypatch):
         clock[0] += 0.6  # every second batch ends a slice
         loader.made += 3
         loader.taken += 2
-        slices.batch(16, 0.1)
+        slices.batch(16)
 
     ((found, plan),) = slices.cut
     assert plan is None

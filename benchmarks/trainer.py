@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trainer that takes its time and no core, for benchmarks of what feeds it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+
+class Trainer:
+    """What stands for an accelerator: it works on a batch while the next is fetched, as kernels are launched ahead."""
+
+    def __init__(self, step: float) -> None:
+        self._step, self._free = step, 0.0
+
+    def take(self, batch: Any) -> None:
+        """Hand over a batch; wait until the one before it is done."""
+        del batch
+        now = time.perf_counter()
+        begins = max(now, self._free)
+        self._free = begins + self._step
+        if begins > now:
+            time.sleep(begins - now)
