@@ -22,8 +22,8 @@ Row = dict[str, Any]
 
 _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
-_LEAST, _MOST = 0.975, 1.012
-_TRIALS = 4
+_LEAST, _MOST = 0.985, 1.005
+_TRIALS = 6
 # Epochs of `mte` count as a whole or not at all: short ones are more often left alone. Of the others some seconds do,
 # from the midst, at up to twice the host's rate.
 _MIDST = 2.0

@@ -58,7 +58,7 @@ SOURCES = {
         Source("jpeg", "jpeg:95", WIDTH, HEIGHT, 32, 192),
         Source("hri", "hri:fast", WIDTH, HEIGHT, 64, 192, normalized=False),
         Source("hri-float", "hri:fast", WIDTH, HEIGHT, 64, 192),
-        Source("cifar", "png", 32, 32, 256, 2048),
+        Source("cifar", "png", 32, 32, 1024, 2048),
     )
 }
 

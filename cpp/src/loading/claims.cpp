@@ -73,10 +73,17 @@ void Engine::wait_for_storage(bool begins) noexcept {
 
 void Engine::core_came_free(bool comes_back) noexcept {
   if (!cores_.give_back()) return;
-  work_.notify_all();
+  if (overlaps_ || has_own_work()) work_.notify_all();
   // Of the threads for foreign images there is one more than cores. Woken, it would take the place of the one that is
   // about to come back, which then sleeps, and so on in turn.
   if (!overlaps_ && !comes_back) foreign_work_.notify_all();
+}
+
+// Whether there is anything that a thread of ours would do while reads do not wait.
+bool Engine::has_own_work() const noexcept {
+  return !again_.empty() || std::any_of(queue_.begin(), queue_.end(), [](const auto& batch) {
+    return batch->core_.left() > 0 || batch->open_.left() > 0;
+  });
 }
 
 // Let one more thread find something to do.

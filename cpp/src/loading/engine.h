@@ -142,6 +142,7 @@ class Engine {
   bool find_job(Claim& claim, bool spare) noexcept;
   Batch::Jobs* open_jobs(Batch& batch, bool spare) const noexcept;
   std::size_t jobs_at_once(const Batch& batch, const Batch::Jobs& jobs) const noexcept;
+  bool has_own_work() const noexcept;
   bool ready_has_room() const noexcept;
   // Batches of which nothing is left to claim leave the queue; whoever calls it lets go of them without the mutex, as
   // what a batch holds may need a lock to end, such as the interpreter's.
