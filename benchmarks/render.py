@@ -88,8 +88,15 @@ def kernels_ceilings(folder: Path) -> str:
 def plan_summary(folder: Path) -> str:
     """What plans come to, and two renditions while storage changes."""
     document = results.read(folder / "plan.json")
-    parts = [plan_report.summary_table(document["mix"]).markdown(), plan_report.provenance(document)]
-    return "\n\n".join(parts)
+    changing = plan_report.adaptive_table(document["adaptive"])
+    return "\n\n".join(
+        [
+            plan_report.summary_table(document["mix"]).markdown(),
+            f"{changing.title}:",
+            changing.markdown(),
+            plan_report.provenance(document),
+        ]
+    )
 
 
 def plan_cells(folder: Path) -> str:

@@ -27,6 +27,7 @@ _TRIALS = 6
 # Epochs of `mte` count as a whole or not at all: short ones are more often left alone. Of the others some seconds do,
 # from the midst, at up to twice the host's rate.
 _MIDST = 2.0
+_ENOUGH = 0.75  # of the seconds of a cell: its last slice is not always a whole one
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Bench:
         for number in range(self.extent.rounds):
             for cell in cells:
                 # The host alone has another turn in each round: what it is compared with is measured between its turns.
-                if number == 0 or cell.seconds(self._floors) < self.extent.seconds:
+                if number == 0 or not self._enough(cell):
                     self._turn(cell, None if cell.strategy == ALONE else exchange, steps[cell.trainer])
         return cells
 
@@ -185,7 +186,7 @@ class Bench:
     def _settle(self, cell: Cell, exchange: Path | None) -> None:
         for _ in range(self.extent.rounds):
             self._turn(cell, exchange, 0.0)
-            if cell.seconds(self._floors) >= self.extent.seconds:
+            if self._enough(cell):
                 return
 
     def _turn(self, cell: Cell, exchange: Path | None, step: float) -> list[Totals]:
@@ -216,6 +217,9 @@ class Bench:
         elif cell.strategy == ALONE:
             self._floors.host_alone(slices)
         return slices
+
+    def _enough(self, cell: Cell) -> bool:
+        return cell.seconds(self._floors) >= _ENOUGH * self.extent.seconds
 
     def _row(self, cell: Cell) -> Row:
         return cell.row(self._floors, self.extent.seconds)
