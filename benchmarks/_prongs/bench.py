@@ -15,8 +15,8 @@ from benchmarks import machine
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING
 from benchmarks._prongs.figures import completed, counted_rate
 from benchmarks._prongs.floors import Floors
+from benchmarks._prongs.meter import Totals
 from benchmarks._prongs.near import near_worker
-from benchmarks._prongs.slices import Totals
 
 Row = dict[str, Any]
 
@@ -74,24 +74,29 @@ class Cell:
     prefetch: int
     whole_epochs: bool
     step: float = 0.0
-    parts: list[tuple[Totals, dict[str, Any] | None]] = field(default_factory=list)
-    turns: list[Row] = field(default_factory=list)
+    turns: list[tuple[Totals, dict[str, Any] | None]] = field(default_factory=list)
+    """With those that are epochs, how they were walked."""
+    runs: list[Row] = field(default_factory=list)
+    """What else the processes have told."""
 
-    def add(self, turn: Row) -> list[Totals]:
-        """Add a turn; gives its slices."""
-        slices = [Totals(**each) for each in turn.pop("slices")]
-        self.parts += zip(slices, turn.pop("plans"), strict=True)
-        self.turns.append(turn)
-        return slices
+    def add(self, run: Row) -> list[Totals]:
+        """Add what a process has measured; gives its turns."""
+        turns = [Totals(**each) for each in run.pop("turns")]
+        self.turns += zip(turns, run.pop("plans"), strict=True)
+        self.runs.append(run)
+        return turns
+
+    def counted(self, floors: Floors) -> list[tuple[Totals, dict[str, Any] | None]]:
+        return [each for each in self.turns if floors.counts(each[0], self.trainer)]
 
     def seconds(self, floors: Floors) -> float:
         """How much of it counts."""
-        return sum(part.seconds for part, _ in self.parts if floors.counts(part, self.trainer))
+        return sum(turn.seconds for turn, _ in self.counted(floors))
 
     def row(self, floors: Floors, enough: float) -> Row:
         """Its figures: from what nothing slowed, or from all of it where that is nothing."""
-        counted = [each for each in self.parts if floors.counts(each[0], self.trainer)]
-        total, everything = Totals.sum(part for part, _ in counted or self.parts), [part for part, _ in self.parts]
+        counted = self.counted(floors)
+        total, everything = (Totals.sum(turn for turn, _ in turns) for turns in (counted or self.turns, self.turns))
         return {
             "strategy": self.strategy,
             "trainer": self.trainer,
@@ -99,15 +104,15 @@ class Cell:
             "prefetch": self.prefetch,
             **asdict(total),
             "step": self.step,
-            "buffer_bytes": sum(turn["buffer_bytes"] for turn in self.turns) / len(self.turns),
-            "prongs": self.turns[-1]["prongs"],
+            "buffer_bytes": sum(run["buffer_bytes"] for run in self.runs) / len(self.runs),
+            "prongs": self.runs[-1]["prongs"],
             "epochs": [
-                {"seconds": part.seconds, "batches": part.batches, "plan": plan} for part, plan in counted if plan
+                {"seconds": turn.seconds, "batches": turn.batches, "plan": plan} for turn, plan in counted if plan
             ],
             "quiet": bool(counted) and total.seconds >= 0.5 * enough,
             "quiet_seconds": total.seconds if counted else 0.0,
-            "all_seconds": sum(part.seconds for part in everything),
-            "all_rate": sum(part.samples for part in everything) / sum(part.seconds for part in everything),
+            "all_seconds": everything.seconds,
+            "all_rate": everything.samples / everything.seconds,
         }
 
 
@@ -123,7 +128,7 @@ class Bench:
         self._ratio_a_share = 1.0  # as the last near worker had it
         self._batches_a_second = 20.0
         for _ in range(2):  # the first time to know how many batches it takes
-            trial = Totals.sum(self._turn(self._new(ALONE, "none"), None, 0.0))
+            trial = Totals.sum(self._run(self._new(ALONE, "none"), None, 0.0))
             self._batches_a_second = trial.batches / trial.seconds
         self.host = self._new(ALONE, "none")
         self._settle(self.host, None)
@@ -162,7 +167,7 @@ class Bench:
             for cell in cells:
                 # The host alone has another turn in each round: what it is compared with is measured between its turns.
                 if number == 0 or not self._enough(cell):
-                    self._turn(cell, None if cell.strategy == ALONE else exchange, steps[cell.trainer])
+                    self._run(cell, None if cell.strategy == ALONE else exchange, steps[cell.trainer])
         return cells
 
     def _rows(self, wanted: Near, cells: list[Cell], given: Row) -> list[Row]:
@@ -185,11 +190,11 @@ class Bench:
 
     def _settle(self, cell: Cell, exchange: Path | None) -> None:
         for _ in range(self.extent.rounds):
-            self._turn(cell, exchange, 0.0)
+            self._run(cell, exchange, 0.0)
             if self._enough(cell):
                 return
 
-    def _turn(self, cell: Cell, exchange: Path | None, step: float) -> list[Totals]:
+    def _run(self, cell: Cell, exchange: Path | None, step: float) -> list[Totals]:
         """Measure a cell for some seconds more."""
         cell.step = step
         order = {
@@ -209,14 +214,15 @@ class Bench:
         )
         if done.returncode != 0:
             raise RuntimeError(f"{cell.strategy} on {self.source}: {done.stderr[-2000:]}")
-        slices = cell.add(json.loads(done.stdout.splitlines()[-1]))
-        if cell.strategy == NEAR_ALONE:
-            self._floors.near_alone(slices)
-        elif cell.trainer != "none":
-            self._floors.beside_trainer(cell.trainer, slices)
-        elif cell.strategy == ALONE:
-            self._floors.host_alone(slices)
-        return slices
+        turns = cell.add(json.loads(done.stdout.splitlines()[-1]))
+        for turn in turns:
+            if cell.strategy == NEAR_ALONE:
+                self._floors.near_alone(turn)
+            elif cell.trainer != "none":
+                self._floors.beside_trainer(cell.trainer, turn)
+            elif cell.strategy == ALONE:
+                self._floors.host_alone(turn)
+        return turns
 
     def _enough(self, cell: Cell) -> bool:
         return cell.seconds(self._floors) >= _ENOUGH * self.extent.seconds
@@ -241,7 +247,7 @@ class Bench:
         }
 
     def _quiet(self, cell: Cell) -> str:
-        return f"{cell.seconds(self._floors):.1f} of {sum(part.seconds for part, _ in cell.parts):.1f} s left alone"
+        return f"{cell.seconds(self._floors):.1f} of {sum(turn.seconds for turn, _ in cell.turns):.1f} s left alone"
 
 
 def _step(trainer: str, alone: Row) -> float:

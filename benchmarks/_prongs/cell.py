@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 import headrace
 from benchmarks import machine
-from benchmarks._prongs.slices import Slices
+from benchmarks._prongs.meter import Meter, Totals
 from benchmarks._prongs.sources import SOURCES
 from benchmarks.trainer import Trainer
 from headrace.prongs._mte import Mte
@@ -63,19 +63,23 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         **near,
     )
     before = _resident_bytes()
+    turns: list[tuple[Totals, dict[str, Any] | None]] = []
     with loader:
-        _iterate(loader, order, Slices(loader, core=order["core"], whole_epochs=True), _CALIBRATING, wait=bool(near))
-        slices = Slices(loader, core=order["core"], whole_epochs=order["whole_epochs"])
+        meter = Meter(loader, core=order["core"])
+        _iterate(loader, order, meter, _CALIBRATING, wait=bool(near))
+        meter.cut()
         if order["whole_epochs"]:
             memory: list[int] = []
-            while slices.seconds < order["seconds"]:
-                memory += _iterate(loader, order, slices)
+            while sum(turn.seconds for turn, _ in turns) < order["seconds"]:
+                memory += _iterate(loader, order, meter)
+                turns.append((meter.cut(), meter.plan()))
         else:
-            memory = _iterate(loader, order, slices, order["seconds"], settling=_SETTLING)
+            memory = _iterate(loader, order, meter, order["seconds"], settling=_SETTLING)
+            turns.append((meter.cut(), None))
         prongs = loader.stats().get("prongs")
     return {
-        "slices": [asdict(each) for each, _ in slices.cut],
-        "plans": [plan for _, plan in slices.cut],
+        "turns": [asdict(each) for each, _ in turns],
+        "plans": [plan for _, plan in turns],
         "buffer_bytes": sum(memory) / max(1, len(memory)) - before,
         "prongs": prongs,
     }
@@ -84,7 +88,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
 def _iterate(
     loader: headrace.Loader,
     order: dict[str, Any],
-    slices: Slices,
+    meter: Meter,
     seconds: float = float("inf"),
     *,
     settling: float = 0.0,
@@ -100,16 +104,14 @@ def _iterate(
             begun = time.perf_counter()
         trainer.take(batch)
         now = time.perf_counter()
+        meter.batch(len(batch["image"]))
         if settling and now - begun >= settling:
-            slices.restart()
+            meter.cut()
             begun, settling = now, 0.0
-        elif not settling:
-            slices.batch(len(batch["image"]))
-            if now - begun >= seconds:
-                break
+        if not settling and now - begun >= seconds:
+            break
         if number % 8 == 0:
             memory.append(_resident_bytes())
-    slices.end_epoch()
     return memory
 
 

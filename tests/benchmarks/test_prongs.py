@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from benchmarks._prongs.figures import completed, counted_rate
 from benchmarks._prongs.floors import Floors
-from benchmarks._prongs.slices import Slices, Totals
+from benchmarks._prongs.meter import Meter, Totals
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
 
-def part(**changes: float) -> Totals:
+def turn(**changes: float) -> Totals:
     """One second, in which the host made eight batches and took two of the near worker's over."""
     usual = Totals(1.0, 10, 160, host_cpu=0.84, near_cpu=0.25, near_batches=2, near_made=2, core_busy=0.86)
     return replace(usual, **changes)
@@ -28,33 +28,34 @@ def part(**changes: float) -> Totals:
 def floors() -> Floors:
     """The host needs 0.1 s of CPU time for a batch, and 0.02 s to take one over; the near worker 0.12 s."""
     floors = Floors()
-    floors.host_alone([Totals(1.0, 10, 160, host_cpu=cpu, core_busy=1.0) for cpu in (1.0, 1.0, 1.0, 1.6)])
-    floors.near_alone([Totals(1.0, 2, 32, host_cpu=0.04, near_cpu=0.24, near_batches=2, near_made=2)] * 3)
+    for cpu in (1.6, 1.0):
+        floors.host_alone(Totals(1.0, 10, 160, host_cpu=cpu, core_busy=cpu))
+    floors.near_alone(Totals(1.0, 2, 32, host_cpu=0.04, near_cpu=0.24, near_batches=2, near_made=2))
     return floors
 
 
-def test_a_slice_counts_that_took_as_little_cpu_time_as_its_batches_do_at_best(floors):
-    assert floors.counts(part(), "none")
-    assert not floors.counts(part(host_cpu=0.99, core_busy=1.0), "none"), "the host's core had a neighbour"
-    assert not floors.counts(part(near_cpu=0.32), "none"), "the near worker's had one"
-    assert not floors.counts(part(core_busy=1.0), "none"), "another program was at work"
+def test_a_turn_counts_that_took_as_little_cpu_time_as_its_batches_do_at_best(floors):
+    assert floors.counts(turn(), "none")
+    assert not floors.counts(turn(host_cpu=0.99, core_busy=1.0), "none"), "the host's core had a neighbour"
+    assert not floors.counts(turn(near_cpu=0.32), "none"), "the near worker's had one"
+    assert not floors.counts(turn(core_busy=1.0), "none"), "another program was at work"
 
 
 def test_what_does_not_decide_is_not_asked_for(floors):
-    assert floors.counts(part(host_cpu=0.4, core_busy=0.42, batches=3), "none"), "the host's core had time to spare"
-    assert floors.counts(part(near_cpu=0.9), "slow"), "the trainer sets the pace"
+    assert floors.counts(turn(host_cpu=0.4, core_busy=0.42, batches=3), "none"), "the host's core had time to spare"
+    assert floors.counts(turn(near_cpu=0.9), "slow"), "the trainer sets the pace"
 
 
 def test_a_core_that_rests_between_batches_is_held_against_others_that_do(floors):
-    slow = part(host_cpu=0.99, core_busy=1.0)
-    floors.beside_trainer("slow", [slow])
+    slow = turn(host_cpu=0.99, core_busy=1.0)
+    floors.beside_trainer("slow", slow)
 
     assert floors.counts(slow, "slow")
     assert not floors.counts(slow, "none")
 
 
 def test_nothing_counts_while_nothing_is_known():
-    assert not Floors().counts(part(host_cpu=5.0, core_busy=5.0, near_batches=0), "none")
+    assert not Floors().counts(turn(host_cpu=5.0, core_busy=5.0, near_batches=0), "none")
 
 
 class FakeLoader:
@@ -67,21 +68,22 @@ class FakeLoader:
         return {"prongs": {"near": {"cpu_seconds": 0.0, "batches": self.made}, "near_batches": self.taken, "plans": []}}
 
 
-def test_slices_tell_what_happened_between_two_moments(monkeypatch):
+def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(time, "process_time", lambda: clock[0])
-    monkeypatch.setattr("benchmarks._prongs.slices.busy_seconds", lambda _core: 1.5 * clock[0])
+    monkeypatch.setattr("benchmarks._prongs.meter.busy_seconds", lambda _core: 1.5 * clock[0])
     loader = FakeLoader()
-    slices = Slices(loader, core=0, whole_epochs=False)
-    for _ in range(3):
-        clock[0] += 0.6  # every second batch ends a slice
+    meter = Meter(loader, core=0)
+    meter.batch(16)
+    meter.cut()
+    for _ in range(2):
+        clock[0] += 0.6
         loader.made += 3
         loader.taken += 2
-        slices.batch(16)
+        meter.batch(16)
+    found = meter.cut()
 
-    ((found, plan),) = slices.cut
-    assert plan is None
     assert (found.batches, found.samples, found.near_made, found.near_batches) == (2, 32, 6, 4)
     assert found.seconds == pytest.approx(1.2)
     assert found.others == pytest.approx(0.5)

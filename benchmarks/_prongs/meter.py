@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts a measurement into slices of a second or so each, and says of each what it took.
+"""Follows a loader's batches, and says what they took: from the midst of an epoch, or epoch by epoch.
 
-Which of them count is decided later, by `floors`. An epoch of `mte`, whose beginning and end are not alike, is one
-slice.
+Which turns count is decided later, by `floors`. A turn of `mte`, whose beginning and end are not alike, is an epoch.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 
 import headrace
 from headrace.planning._disturbance import busy_seconds
-
-SLICE_SECONDS = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +45,14 @@ class Totals:
         return Totals(*(sum(getattr(part, each.name) for part in parts) for each in fields(Totals)))
 
 
-class Slices:
+class Meter:
     """Follows the batches of one loader."""
 
-    def __init__(self, loader: headrace.Loader, *, core: int, whole_epochs: bool) -> None:
-        self._loader, self._whole, self._core = loader, whole_epochs, core
+    def __init__(self, loader: headrace.Loader, *, core: int) -> None:
+        self._loader, self._core = loader, core
         self._batches = self._samples = 0
         self._near = (0.0, 0)
         self._last = self._now()
-        self.cut: list[tuple[Totals, dict[str, Any] | None]] = []
-        """Slices; with those that are epochs, the plan of each."""
-
-    @property
-    def seconds(self) -> float:
-        """Of all slices."""
-        return sum(each.seconds for each, _ in self.cut)
 
     def _now(self) -> Totals:
         figures = self._loader.stats().get("prongs") or {"near": None, "near_batches": 0}
@@ -80,27 +70,19 @@ class Slices:
             busy_seconds({self._core}) or 0.0,
         )
 
-    def restart(self) -> None:
-        """Leave out what has happened so far."""
-        self._last = self._now()
-
     def batch(self, samples: int) -> None:
         """Note a batch that was trained on."""
         self._batches += 1
         self._samples += samples
-        if not self._whole and time.perf_counter() - self._last.seconds >= SLICE_SECONDS:
-            self._cut()
 
-    def end_epoch(self) -> None:
-        """End the slice, if epochs are slices."""
-        if self._whole:
-            self._cut()
-
-    def _cut(self) -> None:
+    def cut(self) -> Totals:
+        """Give what has happened since the last time."""
         now = self._now()
-        plan = None
-        if self._whole:
-            plans = (self._loader.stats().get("prongs") or {}).get("plans") or [None]
-            plan = plans[-1]
-        self.cut.append((now.minus(self._last), plan))
-        self._last = now
+        between, self._last = now.minus(self._last), now
+        return between
+
+    def plan(self) -> dict[str, Any] | None:
+        """How the last epoch was walked."""
+        plans = (self._loader.stats().get("prongs") or {}).get("plans") or [None]
+        last: dict[str, Any] | None = plans[-1]
+        return last
