@@ -109,13 +109,13 @@ def plan_cells(folder: Path) -> str:
 
 
 def prongs_summary(folder: Path) -> str:
-    """Two prongs beside what they are judged by."""
+    """Two prongs beside what they are held against."""
     document = results.read(folder / "prongs.json")
     return "\n\n".join([prongs_report.bars(document["rows"]).markdown(), prongs_report.provenance(document)])
 
 
 def prongs_cells(folder: Path) -> str:
-    """Two prongs beside what they are judged by, then every cell."""
+    """Two prongs beside what they are held against, then every cell."""
     document = results.read(folder / "prongs.json")
     bars = prongs_report.bars(document["rows"])
     parts = [prongs_report.provenance(document), bars.markdown()]

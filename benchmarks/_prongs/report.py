@@ -55,7 +55,7 @@ def _percent(value: float | None) -> str:
 
 
 def bars(rows: list[dict[str, Any]]) -> Table:
-    """What the figures are judged by, and how they stand; cells that were never quiet do not count."""
+    """What the figures are held against, and how they stand; cells that were never quiet do not count."""
     disturbed = sum(not (row["quiet"] and row["alone_quiet"]) for row in rows)
     rows = [row for row in rows if row["quiet"] and row["alone_quiet"]]
     cells: list[list[str]] = []
@@ -94,7 +94,7 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     within = sum(error <= 0.10 for error in errors) / max(1, len(errors))
     judge("simulator, cells within 10 %", [within] if errors else [], 0.95)
     left_out = [f"{disturbed} cells were never quiet for long enough, and are left out here."] if disturbed else []
-    return Table(("judged by", "bar", "found", "cells", "verdict"), cells, title="Bars", notes=left_out)
+    return Table(("claim", "bar", "found", "cells", "verdict"), cells, title="Bars", notes=left_out)
 
 
 def stated() -> dict[str, float]:

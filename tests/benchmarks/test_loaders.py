@@ -181,6 +181,7 @@ def test_what_is_not_there_is_named():
     assert {contender.program for contender in choose_contenders("dali,ffcv")} == {"dali", "ffcv"}
 
 
+@pytest.mark.slow
 def test_a_whole_run_measures_what_was_asked(root, photographs, tmp_path):
     pytest.importorskip("torch")
     output = tmp_path / "loaders.json"

@@ -133,6 +133,7 @@ def test_our_loader_gives_each_image_once_an_epoch(dataset, variant, monkeypatch
     assert_twice_all(protocol.measure(ours.load, job))
 
 
+@pytest.mark.slow
 def test_our_program_keeps_to_the_protocol(dataset):
     options = {"crop": "random-resized", "size": 16, "batch-size": 8, "workers": 1, "epochs": 2, "seed": 0}
     arguments = ["run", str(dataset), *(f"--{key}={value}" for key, value in options.items()), "--variant=dataloader"]

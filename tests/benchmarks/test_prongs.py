@@ -126,4 +126,4 @@ def test_it_measures_each_strategy_beside_its_model(tmp_path):
     assert all(row["quiet_seconds"] <= row["all_seconds"] for row in rows.values())
     assert rows["none", "paced"]["near_rate"] > 0
     assert document["watts"]["near"] > 0
-    assert "judged by" in done.stdout
+    assert "claim" in done.stdout
