@@ -45,7 +45,7 @@ class Throttle:
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._lock = threading.Lock()
-        self._paid_until = 0.0
+        self._paid_until = -math.inf  # the clock may have begun to run only lately
 
     def take(self, n_bytes: int, stop: threading.Event | None = None) -> None:
         """Wait until these bytes would have come, or until nobody wants them any more."""
