@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From measurements to figures: rates and gains, and what the models and the simulator make of the same rates."""
+"""From measurements to figures: rates and gains, and what the models and the simulator make of the same rates.
+
+Where the cores set the pace, rates are those of cores at full speed: what was measured, by what each core could have
+done in that time. Model and simulator are given the cores as they were.
+"""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import Any
 
-from benchmarks._prongs.cell import ALONE, SPARING, strategy_of
+from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING, strategy_of
 from headrace.prongs._model import Times, Watts, energy, host_only, interleaved, split_epoch
 from headrace.prongs._pattern import Pattern
 from headrace.prongs._simulator import Setting, Simulation
@@ -28,18 +32,29 @@ def counted_batches(row: dict[str, Any]) -> float:
     return float(row["batches"] - max(0, row["near_batches"] - row["near_made"]))
 
 
-def counted_rate(row: dict[str, Any]) -> float:
-    """Give images a second."""
-    return float(counted_batches(row) * row["samples"] / row["batches"] / row["seconds"])
+def full_rate(row: dict[str, Any]) -> float:
+    """Give images a second: of cores at full speed, or as the trainer's own clock has it."""
+    images = counted_batches(row) * row["samples"] / row["batches"]
+    if row["step"]:
+        return float(images / row["seconds"])
+    if row["strategy"] == ALONE:
+        return float(images / row["host_time"])
+    if row["strategy"] == NEAR_ALONE:
+        return float(images / row["near_time"])
+    possible = row["host_rate"] * row["host_time"] + row["near_rate"] * row["near_time"]
+    return float(images / possible * (row["host_rate"] + row["near_rate"]))
 
 
 def completed(row: dict[str, Any], alone: dict[str, Any] | None) -> dict[str, Any]:
     """Add what follows from a measurement, beside that of the host alone with the same trainer."""
-    rate = counted_rate(row)
-    host_cpu = row["host_cpu"] / row["samples"]
-    used = {"host_seconds": row["host_cpu"], "near_seconds": row["near_cpu"]}
-    joules = energy(WATTS, **used, epoch_seconds=row["seconds"]) / row["samples"]
-    preparing = energy(WATTS, **used, epoch_seconds=0.0) / row["samples"]
+    rate = full_rate(row)
+    used = {
+        "host_seconds": row["host_cpu"] / row["samples"] * row["host_time"] / row["seconds"],
+        "near_seconds": row["near_cpu"] / row["samples"] * row["near_time"] / row["seconds"],
+    }
+    host_cpu = used["host_seconds"]
+    joules = energy(WATTS, **used, epoch_seconds=1 / rate)
+    preparing = energy(WATTS, **used, epoch_seconds=0.0)
     row = {**row, "rate": rate, "host_cpu_a_sample": host_cpu}
     row |= {"joules_a_sample": joules, "preparing_joules_a_sample": preparing}
     row["near_share"] = row["near_batches"] / row["batches"]
@@ -62,14 +77,14 @@ def of_sum(row: dict[str, Any]) -> float | None:
 def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     """What model and simulator make of the rates of each prong alone and the trainer's own time."""
     measured = row["seconds"] / counted_batches(row)
-    batches = row["epoch_batches"]
+    slow_host, slow_near = row["seconds"] / row["host_time"], row["seconds"] / row["near_time"]
     setting = Setting(
-        host=row["host_seconds_a_batch"],
-        near=row["near_seconds_a_batch"],
+        host=row["host_seconds_a_batch"] * slow_host,
+        near=row["near_seconds_a_batch"] * slow_near,
         step=row["step"],
-        batches=batches,
-        take=row["take"],
-        fetch=row["fetch"],
+        batches=row["epoch_batches"],
+        take=row["take"] * slow_host,
+        fetch=row["fetch"] * slow_host,
         ahead=row["prefetch"],
         capacity=512,
     )
@@ -81,7 +96,8 @@ def _predicted(row: dict[str, Any]) -> dict[str, Any]:
         model = host_only(setting.times)
     elif row["strategy"] == "mte":
         # Whole epochs were measured, each by its own split; what lay ready when it began is in its model.
-        model = fmean(_split(setting.times, epoch) for epoch in row["epochs"]) if row["epochs"] else simulated
+        splits = [_split(setting.times, turn) for turn in row["turns"] if turn["plan"] is not None]
+        model = fmean(splits) if splits else simulated
         measured = row["seconds"] / row["batches"]
     else:
         model = interleaved(setting.times)
@@ -94,9 +110,9 @@ def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _split(times: Times, epoch: dict[str, Any]) -> float:
+def _split(times: Times, turn: dict[str, Any]) -> float:
     """Seconds a batch that the model of `mte` gives an epoch with the split that the loader has chosen."""
-    batches, plan = epoch["batches"], epoch["plan"]
+    batches, plan = turn["batches"], turn["plan"]
     pattern = Pattern.from_json(plan["pattern"])
     return split_epoch(times, batches, pattern.near_before(batches), plan["ready"]) / batches
 

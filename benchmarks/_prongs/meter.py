@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follows a loader's batches, and says what they took: from the midst of an epoch, or epoch by epoch.
 
-Which turns count is decided later, by `floors`. A turn of `mte`, whose beginning and end are not alike, is an epoch.
+A turn of `mte`, whose beginning and end are not alike, is an epoch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import headrace
-from headrace.planning._disturbance import busy_seconds
+from headrace.planning._disturbance import OTHERS, busy_seconds
+
+_LEAST_SPEED = 0.7  # of a core's: a trainer that is slower than the host shall be so while it lasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,16 @@ class Totals:
     near_made: int = 0
     core_busy: float = 0.0
     """Seconds that the host's core has worked, for anybody."""
+    host_time: float = 0.0
+    """Seconds at full speed of the host's core, see `benchmarks/speed.py`."""
+    near_time: float = 0.0
+    """The same of the near worker's."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the cores were there, and fast enough."""
+        speed = min(self.host_time, self.near_time) / self.seconds
+        return self.others <= OTHERS and speed >= _LEAST_SPEED
 
     @property
     def others(self) -> float:
@@ -48,8 +60,11 @@ class Totals:
 class Meter:
     """Follows the batches of one loader."""
 
-    def __init__(self, loader: headrace.Loader, *, core: int) -> None:
+    def __init__(
+        self, loader: headrace.Loader, *, core: int, host_clock: Callable[[], float], near_clock: Callable[[], float]
+    ) -> None:
         self._loader, self._core = loader, core
+        self._clocks = host_clock, near_clock
         self._batches = self._samples = 0
         self._near = (0.0, 0)
         self._last = self._now()
@@ -68,6 +83,7 @@ class Meter:
             figures["near_batches"],
             self._near[1],
             busy_seconds({self._core}) or 0.0,
+            *(clock() for clock in self._clocks),
         )
 
     def batch(self, samples: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of two prongs leaves out what was disturbed, and writes down what it found beside models and bars."""
+"""The benchmark of two prongs tells slow cores from slow strategies, and writes its figures beside models and bars."""
 
 from __future__ import annotations
 
@@ -11,51 +11,27 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks._prongs.figures import completed, counted_rate
-from benchmarks._prongs.floors import Floors
+from benchmarks._prongs.cell import ALONE, NEAR_ALONE
+from benchmarks._prongs.figures import completed, full_rate
 from benchmarks._prongs.meter import Meter, Totals
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
 
-def turn(**changes: float) -> Totals:
-    """One second, in which the host made eight batches and took two of the near worker's over."""
-    usual = Totals(1.0, 10, 160, host_cpu=0.84, near_cpu=0.25, near_batches=2, near_made=2, core_busy=0.86)
-    return replace(usual, **changes)
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"core_busy": 1.0}, False),
+        ({"host_time": 0.5}, False),
+        ({"near_time": 0.5}, False),
+    ],
+    ids=["alone", "another program", "slow host", "slow near worker"],
+)
+def test_a_turn_counts_that_had_its_cores(changes, counts):
+    usual = Totals(1.0, 10, 160, host_cpu=0.84, core_busy=0.86, host_time=0.9, near_time=0.8)
 
-
-@pytest.fixture
-def floors() -> Floors:
-    """The host needs 0.1 s of CPU time for a batch, and 0.02 s to take one over; the near worker 0.12 s."""
-    floors = Floors()
-    for cpu in (1.6, 1.0):
-        floors.host_alone(Totals(1.0, 10, 160, host_cpu=cpu, core_busy=cpu))
-    floors.near_alone(Totals(1.0, 2, 32, host_cpu=0.04, near_cpu=0.24, near_batches=2, near_made=2))
-    return floors
-
-
-def test_a_turn_counts_that_took_as_little_cpu_time_as_its_batches_do_at_best(floors):
-    assert floors.counts(turn(), "none")
-    assert not floors.counts(turn(host_cpu=0.99, core_busy=1.0), "none"), "the host's core had a neighbour"
-    assert not floors.counts(turn(near_cpu=0.32), "none"), "the near worker's had one"
-    assert not floors.counts(turn(core_busy=1.0), "none"), "another program was at work"
-
-
-def test_what_does_not_decide_is_not_asked_for(floors):
-    assert floors.counts(turn(host_cpu=0.4, core_busy=0.42, batches=3), "none"), "the host's core had time to spare"
-    assert floors.counts(turn(near_cpu=0.9), "slow"), "the trainer sets the pace"
-
-
-def test_a_core_that_rests_between_batches_is_held_against_others_that_do(floors):
-    slow = turn(host_cpu=0.99, core_busy=1.0)
-    floors.beside_trainer("slow", slow)
-
-    assert floors.counts(slow, "slow")
-    assert not floors.counts(slow, "none")
-
-
-def test_nothing_counts_while_nothing_is_known():
-    assert not Floors().counts(turn(host_cpu=5.0, core_busy=5.0, near_batches=0), "none")
+    assert replace(usual, **changes).counts == counts
 
 
 class FakeLoader:
@@ -74,7 +50,7 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     monkeypatch.setattr(time, "process_time", lambda: clock[0])
     monkeypatch.setattr("benchmarks._prongs.meter.busy_seconds", lambda _core: 1.5 * clock[0])
     loader = FakeLoader()
-    meter = Meter(loader, core=0)
+    meter = Meter(loader, core=0, host_clock=lambda: clock[0] / 2, near_clock=lambda: clock[0] / 4)
     meter.batch(16)
     meter.cut()
     for _ in range(2):
@@ -87,24 +63,40 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     assert (found.batches, found.samples, found.near_made, found.near_batches) == (2, 32, 6, 4)
     assert found.seconds == pytest.approx(1.2)
     assert found.others == pytest.approx(0.5)
+    assert (found.host_time, found.near_time) == pytest.approx((0.6, 0.3))
 
 
-def test_what_lay_ready_before_the_clock_ran_is_not_counted():
-    row = {"step": 0.0, "batches": 100, "samples": 1600, "seconds": 10.0, "near_batches": 30, "near_made": 20}
-
-    assert counted_rate(row) == pytest.approx(144)
-    assert counted_rate({**row, "near_made": 40}) == pytest.approx(160), "what was not taken brings nothing"
-    assert counted_rate({**row, "step": 0.1}) == pytest.approx(160), "the trainer sets the pace"
-
-
-def test_model_and_simulator_stand_beside_a_measurement():
-    row = {
+def measured(**changes):
+    """A hundred seconds at full speed, in which the host made four batches for each of the near worker's."""
+    return {
         "source": "png", "strategy": "wrr", "trainer": "none", "step": 0.0, "batches": 125, "samples": 1250,
         "seconds": 100.0, "near_batches": 25, "near_made": 25, "host_cpu": 100.0, "near_cpu": 25.0, "epoch_batches": 99,
         "host_seconds_a_batch": 1.0, "near_seconds_a_batch": 4.0, "take": 0.0, "fetch": 0.0, "prefetch": 4,
-        "buffer_bytes": 1.0, "host_rate": 10.0, "near_rate": 2.5,
+        "buffer_bytes": 1.0, "host_rate": 10.0, "near_rate": 2.5, "host_time": 100.0, "near_time": 100.0, **changes,
     }  # fmt: skip
-    done = completed(row, None)
+
+
+def test_what_lay_ready_before_the_clock_ran_is_not_counted():
+    assert full_rate(measured(near_made=15)) == pytest.approx(11.5)
+    assert full_rate(measured(near_made=35)) == pytest.approx(12.5), "what was not taken brings nothing"
+    assert full_rate(measured(near_made=15, step=0.1)) == pytest.approx(12.5), "the trainer sets the pace"
+
+
+def test_a_slow_core_is_no_slow_strategy():
+    assert full_rate(measured(strategy=ALONE, host_time=80.0, near_batches=0)) == pytest.approx(1250 / 80)
+    assert full_rate(measured(strategy=NEAR_ALONE, near_time=50.0)) == pytest.approx(25.0)
+    slow_host = measured(host_time=50.0, batches=75, samples=750)
+    assert full_rate(slow_host) == pytest.approx(12.5)
+    assert completed(slow_host, None)["model_error"] == pytest.approx(0.0, abs=1e-6)
+    assert full_rate(measured(strategy=ALONE, host_time=50.0, step=0.1)) == pytest.approx(12.5), "but not a trainer's"
+
+
+def test_cpu_time_is_that_of_a_core_at_full_speed():
+    assert completed(measured(host_time=80.0), None)["host_cpu_a_sample"] == pytest.approx(0.8 * 100 / 1250)
+
+
+def test_model_and_simulator_stand_beside_a_measurement():
+    done = completed(measured(), None)
 
     assert done["modelled"] == pytest.approx(0.8)
     assert done["model_error"] == pytest.approx(0.0, abs=1e-6)
@@ -123,7 +115,8 @@ def test_it_measures_each_strategy_beside_its_model(tmp_path):
     assert {"CPU only", "mte", "wrr", "paced"} <= {strategy for _, strategy in rows}
     assert ("slow", "paced, sparing") in rows
     assert all(row["rate"] > 0 and row["modelled"] > 0 and row["simulated"] > 0 for row in rows.values())
-    assert all(row["quiet_seconds"] <= row["all_seconds"] for row in rows.values())
+    assert all(row["seconds"] <= row["all_seconds"] for row in rows.values())
+    assert all(row["host_time"] > 0 and row["near_time"] > 0 for row in rows.values())
     assert rows["none", "paced"]["near_rate"] > 0
     assert document["watts"]["near"] > 0
     assert "claim" in done.stdout

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast a core is, from moment to moment: one small piece of work, timed some thirty times a second all along.
+
+On a shared machine a neighbour on the same physical core slows everything, for milliseconds or for minutes, and no
+counter tells. So each core has a probe beside the measurement, which takes about one per cent of it from every
+contender alike, and a clock that runs slower whenever the probe finds the core slower: what it shows are seconds at
+full speed. Full speed is an arbitrary unit, as long as it stays the same: figures are compared by ratio.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from benchmarks import machine
+
+_STATE = struct.Struct("=ddd")  # when it was written, seconds at full speed until then, the speed since
+_PAUSE = 0.03
+_TRIALS = 60
+_BEST = 0.1  # of the trials are as fast as the core can be
+
+
+class Clock:
+    """Seconds at full speed, of a core that has a probe."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._state = mmap.mmap(file.fileno(), _STATE.size, access=mmap.ACCESS_READ)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its probe has begun."""
+        return self._consistent()[0] > 0
+
+    def now(self) -> float:
+        """Seconds at full speed, from an arbitrary beginning."""
+        written, seconds, speed = self._consistent()
+        return seconds + speed * (time.perf_counter() - written)
+
+    def _consistent(self) -> tuple[float, float, float]:
+        """Read the state twice: the probe may be writing it."""
+        while (state := self._state[:]) != self._state[:]:
+            pass
+        written, seconds, speed = _STATE.unpack(state)
+        return written, seconds, speed
+
+
+@contextmanager
+def clocks(folder: Path, cores: list[int]) -> Iterator[dict[int, Path]]:
+    """Have a probe on each core; gives the files from which clocks, of any process, read."""
+    unit, usable = _unit(), machine.usable_cores()
+    paths = {core: folder / f"speed-{core}" for core in cores}
+    probes = []
+    try:
+        for core, path in paths.items():
+            path.write_bytes(bytes(_STATE.size))
+            machine.pin([core])  # the child inherits it
+            probes.append(subprocess.Popen([sys.executable, __file__, str(path), repr(unit)]))  # noqa: S603 - our own
+        machine.pin(usable)
+        while not all(Clock(path).runs for path in paths.values()):
+            time.sleep(_PAUSE)
+        yield paths
+    finally:
+        for probe in probes:
+            probe.terminate()
+            probe.wait()
+
+
+def _unit() -> float:
+    """CPU seconds of the piece of work at about full speed."""
+    seconds = []
+    for _ in range(_TRIALS):
+        seconds.append(_timed())
+        time.sleep(_PAUSE)
+    return sorted(seconds)[int(_BEST * len(seconds))]
+
+
+# Inflating resembles what decoders do: branches, tables, copies.
+_WORK = zlib.compress(b"".join(struct.pack("<I", number * number // 97) for number in range(2400)))
+
+
+def _timed() -> float:
+    """CPU seconds of the piece of work, with warm caches: not their loss is looked for, but a neighbour."""
+    zlib.decompress(_WORK)
+    begun = time.thread_time()
+    zlib.decompress(_WORK)
+    zlib.decompress(_WORK)
+    return time.thread_time() - begun
+
+
+def _probe(path: Path, unit: float) -> None:
+    """Keep a core's state up to date until whoever asked for it is gone."""
+    parent = os.getppid()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), _STATE.size) as state:
+        seconds, last = 0.0, time.perf_counter()
+        while os.getppid() == parent:
+            speed = unit / _timed()
+            now = time.perf_counter()
+            seconds, last = seconds + speed * (now - last), now
+            state[:] = _STATE.pack(now, seconds, speed)
+            time.sleep(_PAUSE)
+
+
+if __name__ == "__main__":
+    _probe(Path(sys.argv[1]), float(sys.argv[2]))
