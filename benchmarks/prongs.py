@@ -44,10 +44,10 @@ def main(
     shares: Annotated[str, typer.Option(help="Shares of a core that the near worker gets.")] = "0.5,0.25,0.125",
     ratios: Annotated[
         str, typer.Option(help="Ratios of the near worker's speed to the host's; shares are found for them.")
-    ] = "0.25,0.298",
+    ] = "0.25,0.295",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of each turn of a cell.")] = 4.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Of each turn of a cell.")] = 3.0,
     epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 1.5,
     rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until enough count.")] = 4,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 4,

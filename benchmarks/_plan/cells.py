@@ -21,7 +21,7 @@ from headrace.planning._turns import held_to
 _SKIPPED = 2
 _LEAST_BATCHES = 4
 _SLICE = 0.2  # seconds: shorter than most disturbances
-_SLICES = 6  # of a turn, at most
+_SLICES = 12  # of a turn, at most
 _ENOUGH = 3  # of them, for the turn to count
 _TURNS = 2  # that agree
 _ALIKE = 0.05

@@ -14,7 +14,8 @@ from typing import Any
 import headrace
 from headrace.planning._disturbance import OTHERS, busy_seconds
 
-_LEAST_SPEED = 0.7  # of a core's: a trainer that is slower than the host shall be so while it lasts
+_LEAST_SPEED = 0.7  # of a core's, on average
+_WINDOW = 0.25  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,13 @@ class Totals:
     """Seconds at full speed of the host's core, see `benchmarks/speed.py`."""
     near_time: float = 0.0
     """The same of the near worker's."""
+    slow_windows: int = 0
+    """Quarters of a second in which one of the cores had less than 0.7 of its speed."""
 
-    @property
-    def counts(self) -> bool:
-        """Whether the cores were there, and fast enough."""
+    def counts(self, *, steady: bool) -> bool:
+        """Whether the cores were there, and fast enough: on average, or all along."""
         speed = min(self.host_time, self.near_time) / self.seconds
-        return self.others <= OTHERS and speed >= _LEAST_SPEED
+        return self.others <= OTHERS and speed >= _LEAST_SPEED and not (steady and self.slow_windows)
 
     @property
     def others(self) -> float:
@@ -67,7 +69,12 @@ class Meter:
         self._clocks = host_clock, near_clock
         self._batches = self._samples = 0
         self._near = (0.0, 0)
+        self._slow_windows = 0
+        self._window = self._times()
         self._last = self._now()
+
+    def _times(self) -> list[float]:
+        return [time.perf_counter(), *(clock() for clock in self._clocks)]
 
     def _now(self) -> Totals:
         figures = self._loader.stats().get("prongs") or {"near": None, "near_batches": 0}
@@ -83,13 +90,19 @@ class Meter:
             figures["near_batches"],
             self._near[1],
             busy_seconds({self._core}) or 0.0,
-            *(clock() for clock in self._clocks),
+            *self._times()[1:],
+            self._slow_windows,
         )
 
     def batch(self, samples: int) -> None:
         """Note a batch that was trained on."""
         self._batches += 1
         self._samples += samples
+        times = self._times()
+        seconds, *full = (now - then for now, then in zip(times, self._window, strict=True))
+        if seconds >= _WINDOW:
+            self._window = times
+            self._slow_windows += min(full) < _LEAST_SPEED * seconds
 
     def cut(self) -> Totals:
         """Give what has happened since the last time."""

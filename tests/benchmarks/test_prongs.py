@@ -31,7 +31,15 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 def test_a_turn_counts_that_had_its_cores(changes, counts):
     usual = Totals(1.0, 10, 160, host_cpu=0.84, core_busy=0.86, host_time=0.9, near_time=0.8)
 
-    assert replace(usual, **changes).counts == counts
+    assert replace(usual, **changes).counts(steady=False) == counts
+
+
+def test_a_turn_beside_a_slow_trainer_counts_that_had_its_cores_all_along():
+    turn = Totals(1.0, 10, 160, host_time=0.9, near_time=0.8, slow_windows=1)
+
+    assert turn.counts(steady=False)
+    assert not turn.counts(steady=True)
+    assert replace(turn, slow_windows=0).counts(steady=True)
 
 
 class FakeLoader:
@@ -50,7 +58,7 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     monkeypatch.setattr(time, "process_time", lambda: clock[0])
     monkeypatch.setattr("benchmarks._prongs.meter.busy_seconds", lambda _core: 1.5 * clock[0])
     loader = FakeLoader()
-    meter = Meter(loader, core=0, host_clock=lambda: clock[0] / 2, near_clock=lambda: clock[0] / 4)
+    meter = Meter(loader, core=0, host_clock=lambda: clock[0] / 1.2, near_clock=lambda: clock[0] / 1.25)
     meter.batch(16)
     meter.cut()
     for _ in range(2):
@@ -63,7 +71,21 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     assert (found.batches, found.samples, found.near_made, found.near_batches) == (2, 32, 6, 4)
     assert found.seconds == pytest.approx(1.2)
     assert found.others == pytest.approx(0.5)
-    assert (found.host_time, found.near_time) == pytest.approx((0.6, 0.3))
+    assert (found.host_time, found.near_time) == pytest.approx((1.0, 0.96))
+    assert found.slow_windows == 0
+
+
+def test_a_meter_notices_that_a_core_was_slow_for_a_moment(monkeypatch):
+    clock, core = [100.0], [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    meter = Meter(FakeLoader(), core=0, host_clock=lambda: core[0], near_clock=lambda: clock[0])
+    meter.cut()
+    for speed in (1.0, 0.5, 1.0, 1.0):
+        clock[0] += 0.3
+        core[0] += 0.3 * speed
+        meter.batch(16)
+
+    assert meter.cut().slow_windows == 1
 
 
 def measured(**changes):
