@@ -109,9 +109,9 @@ def plan_cells(folder: Path) -> str:
 
 
 def prongs_summary(folder: Path) -> str:
-    """Two prongs beside what they are held against."""
+    """What two prongs make of near workers of several speeds."""
     document = results.read(folder / "prongs.json")
-    return "\n\n".join([prongs_report.bars(document["rows"]).markdown(), prongs_report.provenance(document)])
+    return "\n\n".join([prongs_report.gains(document["rows"]).markdown(), prongs_report.provenance(document)])
 
 
 def prongs_cells(folder: Path) -> str:

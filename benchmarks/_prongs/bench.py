@@ -24,7 +24,7 @@ _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.98, 1.01
 _TRIALS = 4
-_NEAR_LONGER = 3.0  # a turn of the near worker alone: its batches are few
+_LONGER = 3.0  # a turn of the near worker alone, or beside a slow trainer: its batches are few
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
 _TURNS = 2  # of a cell in which the cores set the pace
@@ -85,6 +85,11 @@ class Cell:
         self.turns += zip(turns, run.pop("plans"), strict=True)
         self.runs.append(run)
         return turns
+
+    @property
+    def has_few_batches(self) -> bool:
+        """Whether few come in a second, so that it takes longer to tell."""
+        return self.strategy == NEAR_ALONE or self.trainer == "slow"
 
     @property
     def counted(self) -> list[tuple[Totals, dict[str, Any] | None]]:
@@ -196,7 +201,7 @@ class Bench:
     def _new(self, strategy: str, trainer: str) -> Cell:
         extent = self.extent
         whole = strategy == "mte" and trainer != "slow"  # where the trainer sets the pace, it is off
-        seconds = extent.epoch_seconds if whole else _MIDST * (_NEAR_LONGER * extent.seconds + 4)
+        seconds = extent.epoch_seconds if whole else _MIDST * (_LONGER * extent.seconds + 4)
         batches = max(40, round(seconds * self._batches_a_second))
         return Cell(strategy, trainer, batches, extent.sparing if strategy == SPARING else extent.prefetch, whole)
 
@@ -211,7 +216,7 @@ class Bench:
             "step": step,
             "batches": cell.epoch_batches,
             "whole_epochs": cell.whole_epochs,
-            "seconds": self.extent.seconds * (_NEAR_LONGER if cell.strategy == NEAR_ALONE else 1.0),
+            "seconds": self.extent.seconds * (_LONGER if cell.has_few_batches else 1.0),
             "prefetch": cell.prefetch,
             "core": self.host_core,
             "clocks": [str(self.clocks[core]) for core in (self.host_core, self.near_core)],

@@ -31,6 +31,26 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
     return made
 
 
+def gains(rows: list[dict[str, Any]]) -> Table:
+    """What each strategy makes of each near worker, where the trainer takes no time."""
+    strategies = ("mte", "wrr", "paced")
+    found: dict[tuple[str, float], dict[str, str]] = {}
+    for row in rows:
+        if row["trainer"] == "none" and row["strategy"] in strategies:
+            cells = found.setdefault((row["source"], row["near_ratio"]), {})
+            cells[row["strategy"]] = f"{row['gain']:.2f}x"
+    return Table(
+        ("images, near worker's speed by the host's", *strategies, "both rates alone, added up"),
+        [
+            [f"{source}, {ratio:.3f}", *(cells.get(name, NOTHING) for name in strategies), f"{1 + ratio:.2f}x"]
+            for (source, ratio), cells in sorted(
+                found.items(), key=lambda each: (list(SOURCES).index(each[0][0]), -each[0][1])
+            )
+        ],
+        title="Gains",
+    )
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
     together = of_sum(row)
     waited = (row["prongs"] or {}).get("longest_wait_seconds")
