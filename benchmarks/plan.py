@@ -68,7 +68,7 @@ def main(
     try:
         wanted = chosen_parts(part)
         numbers = [int(number) for number in cores.split(",")]
-        document = frame(folders, part=part, quick=quick)
+        document = frame(folders, part=part, quick=quick, rounds=rounds)
         for folder in folders if wanted & {"mix", "adaptive", "training"} else ():
             stores = Stores(store, folder, images, note)
             recipe = recipe_of(stores, direct=direct)
@@ -132,12 +132,12 @@ def disk(stores: Stores, calibration: Calibration) -> float:
     return max(measure_storage(files, request_bytes=size, seconds=2.0).bytes_per_second for _ in range(3))
 
 
-def frame(folders: list[Path], *, part: str, quick: bool) -> dict[str, Any]:
+def frame(folders: list[Path], *, part: str, quick: bool, rounds: int) -> dict[str, Any]:
     """The document without its measurements: what ran, where, and how."""
     words = [
         "python benchmarks/plan.py",
         *(folder.resolve().name for folder in folders),
-        *(["--quick"] if quick else []),
+        *(["--quick"] if quick else [f"--rounds {rounds}"]),
     ]
     words += [] if part == ",".join(PARTS) else [f"--part {part}"]
     return {
