@@ -2,8 +2,8 @@
 """How fast a core is, from moment to moment: one small piece of work, timed some thirty times a second all along.
 
 On a shared machine a neighbour on the same physical core slows everything, for milliseconds or for minutes, and no
-counter tells. So each core has a probe beside the measurement, which takes about one per cent of it from every
-contender alike, and a clock that runs slower whenever the probe finds the core slower: what it shows are seconds at
+counter tells. So each core has a probe beside the measurement, which takes a little of it from every contender
+alike, and a clock that runs slower whenever the probe finds the core slower: what it shows are seconds at
 full speed. Full speed is an arbitrary unit, as long as it stays the same: figures are compared by ratio.
 """
 
@@ -69,6 +69,8 @@ def clocks(folder: Path, cores: list[int]) -> Iterator[dict[int, Path]]:
             probes.append(subprocess.Popen([sys.executable, __file__, str(path), repr(unit)]))  # noqa: S603 - our own
         machine.pin(usable)
         while not all(Clock(path).runs for path in paths.values()):
+            if any(probe.poll() is not None for probe in probes):
+                raise RuntimeError("a probe of a core's speed has ended before it began")
             time.sleep(_PAUSE)
         yield paths
     finally:
