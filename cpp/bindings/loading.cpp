@@ -356,6 +356,14 @@ void register_loading(nb::module_& module) {
             self.get().set_storage_rate(rate);
           },
           arg("rate"))
+      .def(
+          "memory",
+          [](const PyEngine& self, std::size_t n_bytes) {
+            const auto block = self.engine->memory(n_bytes);  // of one that was closed, too: a reader may be at work
+            if (!block) throw std::bad_alloc();
+            return make_array(block, block->data, {block->size}, DType::uint8);
+          },
+          arg("n_bytes"), nb::sig("def memory(self, n_bytes: int) -> typing.Any"))
       .def("close", [](const PyEngine& self) {
         if (self.process != getpid()) return;
         const nb::gil_scoped_release released;

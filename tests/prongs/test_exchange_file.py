@@ -18,6 +18,7 @@ from headrace.prongs._batch_file import pack_batch, unpack_batch
 from headrace.prongs._batch_writer import Writer
 from headrace.prongs._exchange import Origin, Stretch, batch_file, batch_of, is_run, rank_of
 from headrace.prongs._reader import Reader
+from headrace.prongs._reader_buffers import Buffers
 from headrace.records import Boxes
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
@@ -265,16 +266,17 @@ class TestReader:
 
     def test_a_buffer_is_used_again_only_when_its_last_view_is_gone(self, tmp_path):
         path = self.write(tmp_path, {"image": np.arange(5000, dtype=np.uint8)})
-        reader = Reader(ORIGIN)
+        buffers = Buffers()
+        reader = Reader(ORIGIN, take=buffers.take)
         kept = reader.read(path, NAME).arrays["image"][100:200]
         seen = {reader.read(path, NAME).arrays["image"].ctypes.data for _ in range(5)}
 
         assert kept.ctypes.data - 100 not in seen
         np.testing.assert_array_equal(kept, np.arange(100, 200, dtype=np.uint8))
-        assert reader._buffers.allocated == 2
+        assert buffers.allocated == 2
         del kept
         assert len({reader.read(path, NAME).arrays["image"].ctypes.data for _ in range(5)}) <= 2
-        assert reader._buffers.allocated == 2
+        assert buffers.allocated == 2
 
     def test_memory_may_come_from_elsewhere_and_is_aligned_if_it_was_not(self, tmp_path):
         asked = []
@@ -283,7 +285,7 @@ class TestReader:
             asked.append(n_bytes)
             return np.empty(n_bytes + 1, np.uint8)[1:]
 
-        reader = Reader(ORIGIN, allocate=allocate)
+        reader = Reader(ORIGIN, take=Buffers(allocate).take)
         prepared = reader.read(self.write(tmp_path, make_batch()), NAME)
 
         assert asked

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// A block that nobody has needed for so many batches is a surplus: long enough not to give back what is needed soon.
+constexpr std::size_t kLookEvery = 32;
 
 Block* map_block(std::size_t size) noexcept {
   const std::size_t unit = size >= kHugePage ? kHugePage : kPage;
@@ -38,6 +40,7 @@ Pool::~Pool() {
 
 std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
   Block* block = nullptr;
+  Block* unneeded = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // The most recently used one that fits without wasting more than half of it.
@@ -48,7 +51,9 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
       free_.erase(std::next(found).base());
     }
     ++in_use_;
+    unneeded = surplus();
   }
+  if (unneeded) unmap_block(unneeded);
   if (!block) block = map_block(size);
   if (block) {
     try {
@@ -60,6 +65,16 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   --in_use_;
   return nullptr;
+}
+
+Block* Pool::surplus() noexcept {
+  least_free_ = asked_ == 0 ? free_.size() : std::min(least_free_, free_.size());
+  if (++asked_ < kLookEvery) return nullptr;
+  asked_ = 0;
+  if (least_free_ == 0) return nullptr;
+  Block* block = free_.front();
+  free_.erase(free_.begin());
+  return block;
 }
 
 void Pool::release(Block* block) noexcept {

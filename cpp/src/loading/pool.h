@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for batches, used again: to fault in fresh pages costs as much as to fill them.
+// Memory for batches, used again: to fault in fresh pages costs as much as to fill them. What is not used for some time
+// goes back to the system.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +33,15 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
  private:
   void release(Block* block) noexcept;
+  // The one unused for longest if some block was needed by none of the last so many, else null. Called with the lock.
+  Block* surplus() noexcept;
 
   const std::size_t keep_;
   mutable std::mutex mutex_;
   std::vector<Block*> free_;  // the one used last is at the end
   std::size_t in_use_ = 0;
+  // Since the last look for a surplus: how often memory was asked for, and the least number of blocks left free then.
+  std::size_t asked_ = 0, least_free_ = 0;
 };
 
 }  // namespace headrace

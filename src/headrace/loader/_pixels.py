@@ -127,6 +127,11 @@ class EngineSource:
     def stats(self) -> dict[str, Any]:
         return dict(self._engine.stats())
 
+    def memory(self, n_bytes: int) -> npt.NDArray[np.uint8]:
+        """Give whole pages from where batches have theirs; they go back there when nothing refers to them any more."""
+        pages: npt.NDArray[np.uint8] = self._engine.memory(n_bytes)
+        return pages
+
     def set_storage_rate(self, rate: float | None) -> None:
         """Read no faster than this from now on."""
         self._engine.set_storage_rate(check_rate(rate))

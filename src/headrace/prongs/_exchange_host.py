@@ -41,7 +41,7 @@ class HostExchange:
         rank: Of this loader.
         recipe: How samples become batches (spec/recipe.md).
         rows: The rows of a selection, where the recipe has a digest of one.
-        allocate: Gives memory to read batches into, such as pinned memory; None takes pages.
+        take: Gives aligned memory to read a batch into, which it gets back when nothing refers to it; None takes pages.
         direct: Read past the page cache, as far as the file system can: that spares the host a copy of each batch.
 
     """
@@ -54,7 +54,7 @@ class HostExchange:
         rank: int,
         recipe: Mapping[str, Any],
         rows: npt.NDArray[np.int64] | None = None,
-        allocate: Callable[[int], Memory] | None = None,
+        take: Callable[[int], Memory] | None = None,
         direct: bool = True,
     ) -> None:
         self.path, self.run, self.rank = Path(path), run, rank
@@ -63,7 +63,7 @@ class HostExchange:
         self._folder = rank_folder(self.path, run, rank)
         self._rejected = Counter[str]()
         self._read_bytes, self._read_batches, self._read_seconds, self._read_cpu = 0, 0, 0.0, 0.0
-        self._reader = Reader(Origin(run, self.session, digest(content)), allocate=allocate, direct=direct)
+        self._reader = Reader(Origin(run, self.session, digest(content)), take=take, direct=direct)
         self._process = os.getpid()
         if not self.path.is_dir():
             raise ExchangeError(f"{self.path}: no such folder; make the exchange folder, or mount it, on both sides")

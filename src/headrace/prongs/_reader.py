@@ -37,9 +37,9 @@ class PreparedBatch(NamedTuple):
 class Reader:
     """Reads the files of one rank. For one thread at a time; the GIL is free while it reads and sums."""
 
-    def __init__(self, origin: Origin, *, allocate: Callable[[int], Memory] | None = None, direct: bool = True) -> None:
+    def __init__(self, origin: Origin, *, take: Callable[[int], Memory] | None = None, direct: bool = True) -> None:
         self._origin = origin
-        self._buffers = Buffers(allocate)
+        self._take = take or Buffers().take
         self.direct = direct and _O_DIRECT != 0
         """Whether reads go past the page cache; False once the file system has refused."""
         self._begun = (0.0, 0.0)
@@ -71,7 +71,7 @@ class Reader:
         try:
             n_bytes = os.fstat(handle).st_size
             room = -(-n_bytes // ALIGNMENT) * ALIGNMENT  # direct reads take whole blocks, the last one too
-            memory = self._buffers.take(room)
+            memory = self._take(room)
             self._begun = (time.perf_counter(), time.thread_time())
             end = 0
             while end < n_bytes:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that prepared batches are read into: aligned for direct reads, used again when the last view of it is gone."""
+"""Memory that prepared batches are read into: aligned for direct reads, used again when the last view of it is gone.
+
+A loader has a pool that its own batches come from, and prepared ones share it. Pinned memory, which costs milliseconds
+to allocate, and pages of a reader alone are kept here.
+"""
 
 from __future__ import annotations
 
