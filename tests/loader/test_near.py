@@ -29,6 +29,7 @@ import headrace
 from headrace.loader import Loader
 from headrace.prongs._paced import Paced
 from headrace.prongs._pattern import Pattern
+from headrace.prongs._slots import Slots
 from headrace.transforms import PerBatch, PerSample
 
 BATCHES = COUNT // 2
@@ -70,6 +71,26 @@ def test_the_batches_are_those_of_one_prong(core_path, exchange, strategy):
     assert figures["near_batches"] > 3
     assert figures["host_batches"] + figures["near_batches"] == 3 * BATCHES
     assert figures["longest_wait_seconds"] <= figures["bound_seconds"] + 0.2
+
+
+def test_a_near_worker_that_is_behind_is_helped(core_path, exchange, monkeypatch):
+    """A host that waits for it makes the batch after that one, and the near worker goes on with the next but one."""
+    write = Slots.write
+
+    def slowly(self, *args):
+        time.sleep(0.03)
+        write(self, *args)
+
+    monkeypatch.setattr(Slots, "write", slowly)
+    strategy = paced(1, 2)
+    with Loader(core_path, **OPTIONS, near=exchange, strategy=strategy) as loader:
+        order = numbers_of(epoch_of(loader), plain_batches(core_path))
+        figures = loader.stats()["prongs"]
+    assert order == walk(BATCHES, strategy.recorded(0))
+    assert figures["redone"]["helped"] > 1
+    assert figures["near_batches"] > 1
+    assert figures["host_batches"] + figures["near_batches"] == BATCHES
+    assert not figures["redone"]["late"]
 
 
 def test_a_recorded_plan_is_walked_again(core_path, exchange, tmp_path):

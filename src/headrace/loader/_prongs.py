@@ -33,6 +33,7 @@ from headrace.loader._stats import Meters
 from headrace.loader._wait import StopSign
 from headrace.prongs import BatchName, HostExchange
 from headrace.prongs._pattern import HOST_ONLY, Turns
+from headrace.prongs._reader_buffers import Buffers
 from headrace.records._gather import Gather
 
 # What tells two trainings with the same recipe apart, where several processes must agree on it.
@@ -93,7 +94,7 @@ class Prongs:
             )
         if not plan.remaining:
             return None
-        exchange = self._connect(plan, recipe)
+        exchange = self._connect(plan, recipe, source)
         last = BatchName(begun.epoch, plan.rank, plan.start, plan.stop, plan.remaining - 1)
         checked = make_batches(True)
         near = NearBatches(
@@ -120,6 +121,7 @@ class Prongs:
             thread,
             Turns(plan.remaining, given or (HOST_ONLY if strategy.follows_pattern else None)),
             ahead=self._options.batches_ahead,
+            helps=strategy.host_helps,
             measure=Measure(self._meters, source.stats, self._options.threads),
             meters=self._counts,
             decide=walk.decide,
@@ -131,7 +133,7 @@ class Prongs:
         taken = supply.taken
         return supply, lambda batches: record.after(batches, taken)
 
-    def _connect(self, plan: EpochPlan, recipe: dict[str, Any]) -> Exchange:
+    def _connect(self, plan: EpochPlan, recipe: dict[str, Any], source: PixelSource) -> Exchange:
         if self._process != os.getpid():  # a forked child has the parent's exchange, and must leave it alone
             self._process, self._exchange = os.getpid(), None
         if self._exchange is not None and self._world == plan.world_size:
@@ -144,7 +146,7 @@ class Prongs:
                 rank=plan.rank,
                 recipe=recipe,
                 rows=self._rows,
-                allocate=_pinned(self._options),
+                take=_pinned(self._options) or getattr(source, "memory", None),
             )
         except ExchangeError as error:
             if plan.world_size > 1:
@@ -175,13 +177,13 @@ class Prongs:
 
 
 def _pinned(options: Options) -> Callable[[int], npt.NDArray[np.uint8]] | None:
-    """Give what allocates pinned memory, from which a copy to an accelerator is fastest, where there is one."""
+    """Give a few buffers of pinned memory, from which a copy to an accelerator is fastest, where there is one."""
     if not options.pin_memory and not (options.device or "").startswith("cuda"):
         return None
     torch: Any = importlib.import_module("torch")
     if not torch.cuda.is_available():
         return None
-    return lambda n_bytes: torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True).numpy()
+    return Buffers(lambda n_bytes: torch.empty(n_bytes, dtype=torch.uint8, pin_memory=True).numpy()).take
 
 
 def _run_name(recipe: dict[str, Any]) -> str:

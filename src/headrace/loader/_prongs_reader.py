@@ -59,6 +59,7 @@ class NearBatches:
         self._changed = threading.Condition()
         self._ready: dict[int, list[Stack]] = {}
         self._bad: dict[int, str] = {}
+        self._left: set[int] = set()
         self._top = self._bottom = last.number + 1
         self._next: Stretch | None = None
         self._seen = self._came = time.monotonic()
@@ -88,6 +89,17 @@ class NearBatches:
             for gone in [at for at in self._ready if at >= number]:
                 del self._ready[gone]
             self._changed.notify_all()
+
+    def leave(self, number: int) -> None:
+        """Leave one batch to the host; those above it are still wanted."""
+        with self._changed:
+            self._left.add(number)
+            self._pass_left()
+            self._changed.notify_all()
+
+    def _pass_left(self) -> None:
+        while self._top - 1 in self._left:
+            self._top -= 1
 
     def has(self, number: int) -> bool:
         return number in self._ready
@@ -185,14 +197,21 @@ class NearBatches:
                     _log.info("batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
                 else:
                     self._ready[number] = found
+                self._pass_left()
             self._changed.notify_all()
 
     def orders(self, *, next_only: bool = False) -> list[Stretch]:
         """Say what the near worker should have in its hands: of this epoch first, then of the next."""
         with self._changed:
-            ours = Stretch(self._last.epoch, self._last.start, self._last.stop, self._bottom, self._top)
-            wanted = [self._next] if next_only else [ours, self._next]
+            wanted = [self._next] if next_only else [*self._own_stretches(), self._next]
             return [stretch for stretch in wanted if stretch is not None and stretch.top > stretch.bottom]
+
+    def _own_stretches(self) -> list[Stretch]:
+        """Of this epoch, from the top down; what the host makes divides them."""
+        names, tops = (self._last.epoch, self._last.start, self._last.stop), [self._top]
+        bottoms = sorted((number + 1 for number in self._left if self._bottom <= number < self._top), reverse=True)
+        tops += [bottom - 1 for bottom in bottoms]
+        return [Stretch(*names, bottom, top) for bottom, top in zip([*bottoms, self._bottom], tops, strict=True)]
 
     def _next_look(self) -> float:
         """When to look again for a batch that is not there yet."""

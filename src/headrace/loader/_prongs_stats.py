@@ -63,7 +63,7 @@ def summarise_prongs(
         "off": knowledge.off,
         "host_batches": counts.host,
         "near_batches": counts.near,
-        "redone": {"late": counts.late, "lost": counts.lost, "bad": counts.bad},
+        "redone": {"late": counts.late, "lost": counts.lost, "bad": counts.bad, "helped": counts.helped},
         "given_up": list(counts.log),
         "near_wait_seconds": counts.near_wait_seconds,
         "longest_wait_seconds": counts.longest_wait,

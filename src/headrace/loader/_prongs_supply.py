@@ -15,7 +15,7 @@ from headrace.loader._pixels import PixelSource
 from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_pixels import NearPixels, bound_seconds
 from headrace.loader._prongs_reader import NearBatches, ReadingThread
-from headrace.loader._wait import Stopped, StopSign, check, wait_for
+from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check, wait_for
 from headrace.prongs._pattern import Turns
 from headrace.records._gather import Gather
 
@@ -24,6 +24,8 @@ MOST_LATE = 2
 
 # Slots that are looked at to find work for the host, as a multiple of the batches that it may have under way.
 _LOOK_AHEAD = 4
+# While a near batch is waited for: how often the host sees whether it has something better to do.
+_GLANCE = 0.01
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class ProngMeters:
 
     host: int = 0
     near: int = 0
+    helped: int = 0
+    """Made by the host while it waited for a near prong that was behind."""
     late: int = 0
     lost: int = 0
     bad: int = 0
@@ -59,16 +63,19 @@ class ProngSupply:
         turns: Turns,
         *,
         ahead: int,
+        helps: bool,
         measure: Measure,
         meters: ProngMeters,
         decide: Callable[[ProngSupply, StopSign], None],
     ) -> None:
         self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
         self.near, self._thread, self.turns = near, thread, turns
-        self._ahead, self.measure, self._meters, self._decide = ahead, measure, meters, decide
+        self._ahead, self._helps = ahead, helps
+        self.measure, self._meters, self._decide = measure, meters, decide
         self._host: deque[Draft] = deque()
         self._claimed = 0
         self._redone: dict[int, Draft] = {}
+        self._helped: dict[int, Draft] = {}
         self._late_in_a_row = 0
         self.given_up: str | None = None
         self.taken = bytearray()
@@ -93,11 +100,34 @@ class ProngSupply:
             raise Stopped from None  # another thread has just abandoned it
         self.taken.append(near)
         begun = time.perf_counter()
-        wait_for(draft.batch, stop)
-        self.measure.count(near, time.perf_counter() - begun)
+        if isinstance(draft.batch, NearPixels):
+            self._wait_for_near(draft.batch, stop)
+        else:
+            wait_for(draft.batch, stop)
+        self.measure.count(isinstance(draft.batch, NearPixels), time.perf_counter() - begun)
         self._note(draft)
         self._submit(stop)
         return draft
+
+    def _wait_for_near(self, pixels: NearPixels, stop: StopSign) -> None:
+        """Wait, and meanwhile make the batch after it, if the host has nothing else to do.
+
+        The near prong, which is at work on this one, goes on with the next but one, and is no longer behind.
+        """
+        while not pixels.wait(_GLANCE if self._helps else SLICE_SECONDS):
+            check(stop)
+            number = self.turns.tail - 1
+            behind = self._helps and self.given_up is None and number >= max(self.turns.bottom, self._claimed)
+            if behind and not self._helped and not self.near.has(number) and self._has_patience_ended(pixels):
+                self._helped[number] = submit(self._tail, number, self._gather, self._source)
+                self.near.leave(number)
+
+    def _has_patience_ended(self, pixels: NearPixels) -> bool:
+        """Whether the host is idle, and has been waiting for half the time that a batch takes it."""
+        pace = self.measure.pace()
+        if pace is None or pixels.waited < pace.host / 2:
+            return False
+        return all(draft.batch.wait(0.0) for draft in (*self._host, *self._redone.values()))
 
     def _near_is_ready(self) -> bool:
         """Whether the near prong's next batch is settled, and is not one that the host has begun with."""
@@ -113,6 +143,10 @@ class ProngSupply:
         if number < self._claimed:  # the host has begun with it, before it was decided whose it is
             self._claimed = number
             return self._host.pop()
+        if number in self._helped:
+            self.near.skip(number)
+            self._meters.helped += 1
+            return self._helped.pop(number)
         if number in self._redone:
             self.near.skip(number)
             self._meters.lost += 1
@@ -167,7 +201,8 @@ class ProngSupply:
                 return
             if self.turns.is_near_at(slot):
                 tail -= 1
-                if alone and tail >= self._claimed and tail not in self._redone and not self.near.has(tail):
+                known = tail in self._redone or tail in self._helped or self.near.has(tail)
+                if alone and tail >= self._claimed and not known:
                     check(stop)
                     self._redone[tail] = submit(self._tail, tail, self._gather, self._source)
             else:
@@ -188,6 +223,7 @@ class ProngSupply:
         self._thread.stop()
         self._host.clear()
         self._redone.clear()
+        self._helped.clear()
 
     def close(self) -> None:
         self._thread.join()

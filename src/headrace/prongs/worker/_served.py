@@ -30,7 +30,8 @@ class Served:
         self.near, self.maker = near, maker
         self._slots = Slots(near.folder, near.rank, token)
         self._looked = self._judged = 0.0
-        self._marks: dict[tuple[int, int, int], tuple[int, int]] = {}  # the mark, and the top that it was found under
+        # Of stretches, by all but their top: the mark, and the top that it was found under.
+        self._marks: dict[tuple[int, int, int, int], tuple[int, int]] = {}
         self._retry_at = 0.0
         self._since: float | None = None
         self._times: deque[float] = deque(maxlen=_TIMED)
@@ -97,12 +98,12 @@ class Served:
 
     def _mark(self, stretch: Stretch) -> int:
         """The batch from which on, up to the top, all are published."""
-        mark, top = self._marks.get(stretch[:3], (0, -1))
+        mark, top = self._marks.get(stretch[:4], (0, -1))
         if stretch.top > top or not stretch.bottom <= mark <= stretch.top:
             mark = stretch.top
         while mark > stretch.bottom and self._name(stretch, mark - 1) in self._slots.held:
             mark -= 1
-        self._marks[stretch[:3]] = (mark, stretch.top)
+        self._marks[stretch[:4]] = (mark, stretch.top)
         return mark
 
     def _settle(self) -> None:
@@ -110,7 +111,7 @@ class Served:
         self._slots.keep_only(self.wants)
         if not self.near.wish.stretches:
             self._slots.drop_spare()
-        known = {stretch[:3] for stretch in self.near.wish.stretches}
+        known = {stretch[:4] for stretch in self.near.wish.stretches}
         self._marks = {key: mark for key, mark in self._marks.items() if key in known}
         self._find_marks()
 
@@ -165,7 +166,7 @@ class Served:
 
     def heartbeat(self) -> Heartbeat:
         """Say how this rank stands."""
-        marks = [(*key, *mark) for key, mark in self._marks.copy().items()]
+        marks = [(*key[:3], *mark) for key, mark in self._marks.copy().items()]
         return Heartbeat(
             session="",
             worker="",
