@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,8 +29,8 @@ import headrace
 from benchmarks import machine, results
 from benchmarks._plan import adaptive, mix, records, report, training
 from benchmarks._plan.cells import Recipe
-from benchmarks._plan.floors import Floors
 from benchmarks._plan.stores import Stores
+from benchmarks.speed import Clock, clocks
 from headrace.errors import HeadraceError
 from headrace.planning import Calibration, calibrate, measure_storage
 from headrace.planning._storage import source_files
@@ -53,7 +55,7 @@ def main(
     part: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(PARTS)}.")] = ",".join(PARTS),
     cores: Annotated[str, typer.Option(help="Comma-separated numbers of cores.")] = "1,2",
     images: Annotated[int, typer.Option(min=8, help="At most so many of a folder.")] = 400,
-    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until it was left alone.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until they agree.")] = 10,
     files: Annotated[int, typer.Option(min=100, help="Small files of the part `records`.")] = records.FILES,
     direct: Annotated[bool, typer.Option(help="Read past the page cache.")] = True,
     disk_rate: Annotated[float, typer.Option(help="MB/s that may be emulated; 0 measures the disk.")] = 0.0,
@@ -69,21 +71,11 @@ def main(
         wanted = chosen_parts(part)
         numbers = [int(number) for number in cores.split(",")]
         document = frame(folders, part=part, quick=quick, rounds=rounds)
-        for folder in folders if wanted & {"mix", "adaptive", "training"} else ():
-            stores = Stores(store, folder, images, note)
-            recipe = recipe_of(stores, direct=direct)
-            found = mix.least([calibrated(stores, recipe, max(numbers), quick=quick) for _ in range(1 if quick else 2)])
-            limit = disk_rate * 1e6 or _OF_THE_DISK * disk(stores, found)
-            note(f"{folder.name}: emulated storage up to {limit / 1e6:.0f} MB/s")
-            common: dict[str, Any] = {"floors": Floors(), "disk_rate": limit, "rounds": rounds, "log": note}
-            if "mix" in wanted:
-                again = functools.partial(calibrated, stores, recipe, max(numbers), quick=quick)
-                document["mix"].append(mix.run(stores, found, recipe, calibrate=again, cores=numbers, **common))
-            if "adaptive" in wanted:
-                document["adaptive"] += [adaptive.run(stores, found, recipe, cores=n, **common) for n in numbers]
-            if "training" in wanted and stores.source.classes:
-                document["training"].append(training.run(stores, found, note))
-            stores.drop_mixes()
+        how: dict[str, Any] = {"quick": quick, "rounds": rounds, "direct": direct, "disk_rate": disk_rate}
+        with tempfile.TemporaryDirectory() as scratch, clocks(Path(scratch), machine.usable_cores()) as paths:
+            read = {number: Clock(*list(paths.values())[:number]) for number in numbers}
+            for folder in folders if wanted & {"mix", "adaptive", "training"} else ():
+                add(document, wanted, Stores(store, folder, images, note), read, **how)
         if "records" in wanted:
             document["records"] = records.run(store, folders[0], files=files, log=note)
         document["seconds"] = time.monotonic() - begun
@@ -93,6 +85,33 @@ def main(
         log.print("[bold red]error:[/]", escape(str(error)), highlight=False)
         raise typer.Exit(1) from None
     show(document)
+
+
+def add(
+    document: dict[str, Any],
+    wanted: set[str],
+    stores: Stores,
+    clocks_of: Mapping[int, Clock],
+    *,
+    quick: bool,
+    rounds: int,
+    direct: bool,
+    disk_rate: float,
+) -> None:
+    """Measure the parts that need the photographs of a folder."""
+    recipe, numbers = recipe_of(stores, direct=direct), list(clocks_of)
+    again = functools.partial(calibrated, stores, recipe, max(numbers), quick=quick)
+    found = mix.least([again() for _ in range(1 if quick else 2)])
+    limit = disk_rate * 1e6 or _OF_THE_DISK * disk(stores, found)
+    note(f"{stores.folder.name}: emulated storage up to {limit / 1e6:.0f} MB/s")
+    common: dict[str, Any] = {"clocks": clocks_of, "disk_rate": limit, "rounds": rounds, "log": note}
+    if "mix" in wanted:
+        document["mix"].append(mix.run(stores, found, recipe, calibrate=again, cores=numbers, **common))
+    if "adaptive" in wanted:
+        document["adaptive"] += [adaptive.run(stores, found, recipe, cores=number, **common) for number in numbers]
+    if "training" in wanted and stores.source.classes:
+        document["training"].append(training.run(stores, found, note))
+    stores.drop_mixes()
 
 
 def chosen_parts(text: str) -> set[str]:

@@ -8,8 +8,8 @@ alone ("slow"), where `paced, sparing` keeps the near worker on; these two with 
 
 Near workers have a given share of a core; or the share at which their speed is a given ratio of the host's, which is
 found by trial. Each turn of a cell is a process of its own. Left out are its first epoch, in which everything is
-calibrated, and batches that were made before the clock ran. Where the cores set the pace, time is told by clocks that
-run as fast as the cores do (`benchmarks/speed.py`): a neighbour that slows a core slows its clock.
+calibrated, and batches that were made before the clock ran. Time is told by clocks that run as fast as the cores do
+(`benchmarks/speed.py`), the trainer's by the host's: a neighbour that slows a core slows its clock.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def main(
     ] = "0.25,0.295",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of each turn of a cell.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Of each turn of a cell.")] = 5.0,
     epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 1.5,
     rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until enough count.")] = 4,
-    prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 4,
+    prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 8,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
 ) -> None:

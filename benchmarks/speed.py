@@ -4,7 +4,10 @@
 On a shared machine a neighbour on the same physical core slows everything, for milliseconds or for minutes, and no
 counter tells. So each core has a probe beside the measurement, which takes a little of it from every contender
 alike, and a clock that runs slower whenever the probe finds the core slower: what it shows are seconds at
-full speed. Full speed is an arbitrary unit, as long as it stays the same: figures are compared by ratio.
+full speed. Full speed is the best that is seen in some seconds beforehand.
+
+What is emulated, such as storage at a rate or a trainer that takes its time, should go by the same clock. Then all of
+a machine slows together, and figures in seconds at full speed are those of a machine that nobody shares.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -27,33 +31,41 @@ from benchmarks import machine
 
 _STATE = struct.Struct("=ddd")  # when it was written, seconds at full speed until then, the speed since
 _PAUSE = 0.03
-_TRIALS = 60
-_BEST = 0.1  # of the trials are as fast as the core can be
+_TRIALS = 200
+_BEST = 0.05  # of the trials are as fast as the core can be
 
 
 class Clock:
-    """Seconds at full speed, of a core that has a probe."""
+    """Seconds at full speed, of a core that has a probe, or of several on average."""
 
-    def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            self._state = mmap.mmap(file.fileno(), _STATE.size, access=mmap.ACCESS_READ)
+    def __init__(self, *paths: Path) -> None:
+        self._states = []
+        for path in paths:
+            with path.open("rb") as file:
+                self._states.append(mmap.mmap(file.fileno(), _STATE.size, access=mmap.ACCESS_READ))
 
     @property
     def runs(self) -> bool:
-        """Whether its probe has begun."""
-        return self._consistent()[0] > 0
+        """Whether its probes have begun."""
+        return all(_consistent(state)[0] > 0 for state in self._states)
+
+    @property
+    def speed(self) -> float:
+        """As it was found last."""
+        return fmean(_consistent(state)[2] for state in self._states)
 
     def now(self) -> float:
         """Seconds at full speed, from an arbitrary beginning."""
-        written, seconds, speed = self._consistent()
-        return seconds + speed * (time.perf_counter() - written)
+        found = map(_consistent, self._states)
+        return fmean(seconds + speed * (time.perf_counter() - written) for written, seconds, speed in found)
 
-    def _consistent(self) -> tuple[float, float, float]:
-        """Read the state twice: the probe may be writing it."""
-        while (state := self._state[:]) != self._state[:]:
-            pass
-        written, seconds, speed = _STATE.unpack(state)
-        return written, seconds, speed
+
+def _consistent(state: mmap.mmap) -> tuple[float, float, float]:
+    """Read a state twice: the probe may be writing it."""
+    while (read := state[:]) != state[:]:
+        pass
+    written, seconds, speed = _STATE.unpack(read)
+    return written, seconds, speed
 
 
 @contextmanager

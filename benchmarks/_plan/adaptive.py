@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._plan.cells import Cell, Cutter, Recipe, measure, open_loader
+from benchmarks._plan.cells import Cell, Recipe, cutter_of, measure
 from benchmarks._plan.environments import Environment, balanced_rate
-from benchmarks._plan.floors import Floors
 from benchmarks._plan.stores import Stores
+from benchmarks.speed import Clock
 from headrace.planning import Calibration, plan
-from headrace.planning._turns import held_to
 
 DROP = 3.0
 SETTLED = 0.05
@@ -25,7 +24,7 @@ def run(
     stores: Stores,
     calibration: Calibration,
     recipe: Recipe,
-    floors: Floors,
+    clocks: Mapping[int, Clock],
     *,
     disk_rate: float,
     cores: int,
@@ -42,20 +41,16 @@ def run(
     dataset, replanned, unconfined = stores.mixed(two), stores.mixed(new), stores.mixed(best)
     earlier = later = goal = free = Cell(())
     settled: list[int] = []
+    clock = clocks[cores]
     for _ in range(rounds):
-        for name in calibration.formats:
-            floors.add(name, cores, measure(stores.single(name), recipe, before, {}))
-        known = floors.of(cores)
-        earlier, later, goal, free = (each.above(known) for each in (earlier, later, goal, free))
         if not later.settled:
-            begun, ended, times = _epoch(dataset, recipe, before, after, known)
+            begun, ended, times = _epoch(dataset, recipe, before, after, clock)
             earlier, later = earlier + begun, later + ended
-            if ended.undisturbed:
-                settled.append(_settled_after(times, recipe.batch_size, ended.rate))
+            settled.append(_settled_after(times, recipe.batch_size, ended.rate))
         if not goal.settled:
-            goal += measure(replanned, recipe, after, known)
+            goal += measure(replanned, recipe, after, clock)
         if not free.settled:
-            free += measure(unconfined, recipe, after, known)
+            free += measure(unconfined, recipe, after, clock)
         if later.settled and goal.settled and free.settled:
             break
     return {
@@ -77,19 +72,17 @@ def run(
 
 
 def _epoch(
-    dataset: Path, recipe: Recipe, before: Environment, after: Environment, floors: Mapping[str, float]
+    dataset: Path, recipe: Recipe, before: Environment, after: Environment, clock: Clock
 ) -> tuple[Cell, Cell, list[float]]:
     """The rate before storage changes, the rate from 20 batches after it on, and the seconds of those 20 and more."""
-    with held_to(before.cores), open_loader(dataset, recipe, before) as loader:
-        cutter = Cutter(loader, recipe, before)
+    with cutter_of(dataset, recipe, before, clock) as cutter:
         cutter.slice()
-        begun = cutter.turn(floors)
-        loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for measurements such as this one
+        begun = cutter.turn()
+        cutter.storage_rate = after.storage_rate
         changed = len(cutter.times)
         for _ in range(BATCHES_GIVEN):
             cutter.batch()
-        ended = cutter.turn(floors)
-    return begun, ended, cutter.times[changed:]
+        return begun, cutter.turn(), cutter.times[changed:]
 
 
 def _rate(times: list[float], batch_size: int) -> float:

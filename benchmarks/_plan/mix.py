@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks._plan.cells import Cell, Recipe, measure
 from benchmarks._plan.environments import LEAST_SHARE, Environment, environments, is_mix, storage_rates
-from benchmarks._plan.floors import Floors
 from benchmarks._plan.stores import Stores
+from benchmarks.speed import Clock
 from headrace.planning import Calibration, Grid, Plan, plan, predict, what_if
 
 MIX = "mix"
@@ -25,7 +25,7 @@ def run(
     stores: Stores,
     calibration: Calibration,
     recipe: Recipe,
-    floors: Floors,
+    clocks: Mapping[int, Clock],
     *,
     calibrate: Callable[[], Calibration],
     disk_rate: float,
@@ -33,7 +33,7 @@ def run(
     rounds: int,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Measure all cells, round after round; of each what nothing slowed counts."""
+    """Measure all cells, round after round, each until its turns agree."""
     rates = storage_rates(calibration, disk_rate)
     places = list(environments(calibration, rates, cores))
     plans = {place.name: plan(calibration, place.machine, step=place.step) for place in places}
@@ -44,7 +44,7 @@ def run(
         cells |= {(place.name, name): _Wanted(path, place) for name, path in paths.items()}
         if len(plans[place.name].shares) > 1:
             cells[place.name, MIX] = _Wanted(mixed[place.name], place)
-    measured = _measure(cells, recipe, floors, rounds=rounds, log=log)
+    measured = _measure(cells, recipe, clocks, rounds=rounds, log=log)
     log("calibrating again")
     calibration = least([calibration, *(calibrate() for _ in range(_CALIBRATED_AGAIN))])
     for place in places:
@@ -78,24 +78,19 @@ class _Wanted:
 def _measure(
     cells: Mapping[tuple[str, str], _Wanted],
     recipe: Recipe,
-    floors: Floors,
+    clocks: Mapping[int, Clock],
     *,
     rounds: int,
     log: Callable[[str], None],
 ) -> dict[tuple[str, str], Cell]:
-    """Measure all cells, and in later rounds those again that something has slowed so far."""
+    """Measure all cells, and in later rounds those again whose turns do not agree so far."""
     measured = {key: Cell(()) for key in cells}
     for number in range(1, rounds + 1):
         wanting = [key for key, cell in measured.items() if not cell.settled]
         for at, key in enumerate(wanting, 1):
             log(f"round {number} of at most {rounds}, {at} of {len(wanting)}: {key[0]}, {key[1]}")
             wanted = cells[key]
-            found = measure(wanted.dataset, recipe, wanted.place, floors.of(wanted.place.cores))
-            measured[key] += found
-            if key[1] != MIX:
-                floors.add(key[1], wanted.place.cores, found)
-        for key, wanted in cells.items():
-            measured[key] = measured[key].above(floors.of(wanted.place.cores))
+            measured[key] += measure(wanted.dataset, recipe, wanted.place, clocks[wanted.place.cores])
     return measured
 
 
@@ -131,12 +126,10 @@ def _row(
                 "format": name,
                 "predicted": predicted,
                 "measured": cell.rate,
-                "measured_with_disturbances": cell.rate_of_all,
+                "error": cell.error if cell.error < math.inf else None,
                 "settled": cell.settled,
-                # Of each its rate, CPU seconds a sample and the share of other programs.
-                "slices": [
-                    (each.samples / each.seconds, each.cpu_seconds / each.samples, each.others) for each in cell.slices
-                ],
+                # Of each its rate, the cores' speed and the share of other programs.
+                "slices": [(each.samples / each.seconds, each.speed, each.others) for each in cell.slices],
                 "cpu_seconds": cell.cpu_seconds,
             }
         )

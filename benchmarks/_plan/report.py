@@ -47,7 +47,7 @@ def mix_table(part: Mapping[str, Any]) -> Table:
         notes=[
             (
                 f"Storage emulated: {rates}; {reads}. "
-                f"Batches of {part['batch_size']}. Slices that something slowed do not count."
+                f"Batches of {part['batch_size']}. Seconds of cores at full speed."
             )
         ],
     )
@@ -56,7 +56,7 @@ def mix_table(part: Mapping[str, Any]) -> Table:
 def summary_table(parts: Sequence[Mapping[str, Any]]) -> Table:
     """What the cells come to: a column a source."""
     rows = [[label, *(show(part["summary"]) for part in parts)] for label, show in _SUMMARY]
-    rows.append(["cells that were disturbed to the end", *(str(part["unsettled_cells"]) for part in parts)])
+    rows.append(["cells whose turns never agreed to 1 %", *(str(part["unsettled_cells"]) for part in parts)])
     return Table(
         ["", *(f"{part['source_format']} source" for part in parts)], rows, title="What the environments come to"
     )

@@ -98,8 +98,7 @@ class Cell:
 
     @property
     def _good_turns(self) -> list[tuple[Totals, dict[str, Any] | None]]:
-        """With a slow trainer the cores must have been faster than it all along, or it did not set the pace."""
-        return [each for each in self.turns if each[0].counts(steady=self.trainer == "slow")]
+        return [each for each in self.turns if each[0].counts]
 
     @property
     def is_settled(self) -> bool:

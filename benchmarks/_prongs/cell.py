@@ -68,15 +68,16 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     with loader:
         host_clock, near_clock = (Clock(Path(path)).now for path in order["clocks"])
         meter = Meter(loader, core=order["core"], host_clock=host_clock, near_clock=near_clock)
-        _iterate(loader, order, meter, _CALIBRATING, wait=bool(near))
+        trainer = Trainer(order["step"], host_clock)
+        _iterate(loader, trainer, meter, _CALIBRATING, wait=bool(near))
         meter.cut()
         if order["whole_epochs"]:
             memory: list[int] = []
             while sum(turn.seconds for turn, _ in turns) < order["seconds"]:
-                memory += _iterate(loader, order, meter)
+                memory += _iterate(loader, trainer, meter)
                 turns.append((meter.cut(), meter.plan()))
         else:
-            memory = _iterate(loader, order, meter, order["seconds"], settling=_SETTLING)
+            memory = _iterate(loader, trainer, meter, order["seconds"], settling=_SETTLING)
             turns.append((meter.cut(), None))
         prongs = loader.stats().get("prongs")
     return {
@@ -89,7 +90,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
 
 def _iterate(
     loader: headrace.Loader,
-    order: dict[str, Any],
+    trainer: Trainer,
     meter: Meter,
     seconds: float = float("inf"),
     *,
@@ -98,7 +99,6 @@ def _iterate(
 ) -> list[int]:
     """Train for so long after everything flows, or to the end of the epoch; gives what memory was in use."""
     memory: list[int] = []
-    trainer = Trainer(order["step"])
     begun = time.perf_counter()
     for number, batch in enumerate(loader):
         if wait and number == 0:

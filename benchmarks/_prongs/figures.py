@@ -33,11 +33,9 @@ def counted_batches(row: dict[str, Any]) -> float:
 
 
 def full_rate(row: dict[str, Any]) -> float:
-    """Give images a second: of cores at full speed, or as the trainer's own clock has it."""
+    """Give images a second of cores at full speed. The trainer, if there is one, goes by the host's clock."""
     images = counted_batches(row) * row["samples"] / row["batches"]
-    if row["step"]:
-        return float(images / row["seconds"])
-    if row["strategy"] == ALONE:
+    if row["step"] or row["strategy"] == ALONE:
         return float(images / row["host_time"])
     if row["strategy"] == NEAR_ALONE:
         return float(images / row["near_time"])
@@ -81,7 +79,7 @@ def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     setting = Setting(
         host=row["host_seconds_a_batch"] * slow_host,
         near=row["near_seconds_a_batch"] * slow_near,
-        step=row["step"],
+        step=row["step"] * slow_host,
         batches=row["epoch_batches"],
         take=row["take"] * slow_host,
         fetch=row["fetch"] * slow_host,

@@ -14,8 +14,7 @@ from typing import Any
 import headrace
 from headrace.planning._disturbance import OTHERS, busy_seconds
 
-_LEAST_SPEED = 0.7  # of a core's, on average
-_WINDOW = 0.25  # seconds
+_LEAST_SPEED = 0.5  # of a core's, on average: below that, nobody knows what a turn is worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +36,12 @@ class Totals:
     """Seconds at full speed of the host's core, see `benchmarks/speed.py`."""
     near_time: float = 0.0
     """The same of the near worker's."""
-    slow_windows: int = 0
-    """Quarters of a second in which one of the cores had less than 0.7 of its speed."""
 
-    def counts(self, *, steady: bool) -> bool:
-        """Whether the cores were there, and fast enough: on average, or all along."""
+    @property
+    def counts(self) -> bool:
+        """Whether the cores were there, and fast enough for their clocks to be trusted."""
         speed = min(self.host_time, self.near_time) / self.seconds
-        return self.others <= OTHERS and speed >= _LEAST_SPEED and not (steady and self.slow_windows)
+        return self.others <= OTHERS and speed >= _LEAST_SPEED
 
     @property
     def others(self) -> float:
@@ -69,12 +67,7 @@ class Meter:
         self._clocks = host_clock, near_clock
         self._batches = self._samples = 0
         self._near = (0.0, 0)
-        self._slow_windows = 0
-        self._window = self._times()
         self._last = self._now()
-
-    def _times(self) -> list[float]:
-        return [time.perf_counter(), *(clock() for clock in self._clocks)]
 
     def _now(self) -> Totals:
         figures = self._loader.stats().get("prongs") or {"near": None, "near_batches": 0}
@@ -90,19 +83,13 @@ class Meter:
             figures["near_batches"],
             self._near[1],
             busy_seconds({self._core}) or 0.0,
-            *self._times()[1:],
-            self._slow_windows,
+            *(clock() for clock in self._clocks),
         )
 
     def batch(self, samples: int) -> None:
         """Note a batch that was trained on."""
         self._batches += 1
         self._samples += samples
-        times = self._times()
-        seconds, *full = (now - then for now, then in zip(times, self._window, strict=True))
-        if seconds >= _WINDOW:
-            self._window = times
-            self._slow_windows += min(full) < _LEAST_SPEED * seconds
 
     def cut(self) -> Totals:
         """Give what has happened since the last time."""

@@ -10,9 +10,9 @@ import pytest
 from benchmarks._plan import mix, report
 from benchmarks._plan.cells import Cell, Slice
 from benchmarks._plan.environments import balanced_rate, environments, is_mix, storage_rates
-from benchmarks._plan.floors import Floors
 from benchmarks._plan.stores import Stores
 from benchmarks._plan.training import some_mix
+from benchmarks.trainer import Trainer
 from tests.planning.pictures import make_folder
 
 import headrace
@@ -111,50 +111,46 @@ def test_tables_hold_the_figures():
     assert "50% hri:fast + 50% raw" in text
 
 
-def a_slice(rate, *, cpu=0.01, formats=None, others=0.0, spare=False):
-    return Slice(rate, 1.0, cpu * rate, formats or {"raw": 1.0}, others, spare)
+def a_slice(rate, *, others=0.0, speed=1.0):
+    return Slice(rate, 1.0, 0.01 * rate, others, speed)
 
 
-def a_cell(*turns, **floors):
-    return Cell(tuple(tuple(turn) for turn in turns), floors or {"raw": 0.01})
+def a_cell(*rates):
+    """A cell of some turns, with three slices each."""
+    return Cell(tuple((a_slice(rate),) * 3 for rate in rates))
 
 
-def test_slices_near_the_floor_count():
-    cell = a_cell([a_slice(100), a_slice(50, cpu=0.02), a_slice(98, cpu=0.0105), a_slice(99)])
-    assert cell.rate == pytest.approx(99)
-    assert not cell.settled
-    assert (cell + a_cell([a_slice(99)] * 3)).settled
+def test_a_cell_is_settled_when_its_turns_agree():
+    assert not a_cell(100, 100).settled, "two may agree by chance"
+    assert a_cell(100, 101, 99).settled
+    assert not a_cell(100, 104, 96).settled
+    assert a_cell(*[100, 104, 96] * 6).settled
+    assert a_cell(100, 102, 98).rate == 100
+    assert a_cell(100, 102, 98).error == pytest.approx(0.02 / 3**0.5)
 
 
-def test_without_a_floor_those_count_that_took_least():
-    cell = a_cell([a_slice(50, cpu=0.02), a_slice(100), a_slice(60, cpu=0.015)], png=0.1)
-    assert cell.rate == 100
-    assert not cell.settled
-
-
-def test_a_turn_that_is_slower_than_others_does_not_count():
+def test_a_turn_that_is_much_slower_than_others_does_not_count():
     """Nothing tells of a disk that has neighbours, except that it is slower."""
-    cell = a_cell([a_slice(80)] * 3, [a_slice(100)] * 3)
-    assert cell.rate == 100
-    assert not cell.settled
-    assert (cell + a_cell([a_slice(98)] * 3)).rate == 99
-    assert (cell + a_cell([a_slice(98)] * 3)).settled
+    assert a_cell(80, 100, 100, 100).rate == 100
+    assert a_cell(95, 100).rate == 97.5
 
 
-def test_a_slice_is_held_against_the_formats_that_it_had():
-    half = {"raw": 0.5, "png": 0.5}
-    turn = [a_slice(20, cpu=0.056, formats=half)] * 3 + [a_slice(15, cpu=0.07, formats=half)]
-    assert a_cell(turn, raw=0.01, png=0.1).rate == 20
-    assert not a_cell(turn, raw=0.01).undisturbed, "nothing is known of PNG"
+def test_slices_that_had_no_cores_do_not_count():
+    assert Cell(((a_slice(100), a_slice(70, others=0.4), a_slice(160, speed=0.3)),)).rate == 100
+    assert Cell(((a_slice(70, others=0.4),),)).rate == 70, "unless there are no others"
 
 
-def test_a_floor_is_known_from_slices_that_were_busy():
-    floors = Floors()
-    floors.add("raw", 1, a_cell(a_slice(100, cpu=cpu) for cpu in (0.03, 0.01, 0.011, 0.012)))
-    floors.add("raw", 1, a_cell([a_slice(100, cpu=0.001, spare=True), a_slice(100, cpu=0.001, others=0.5)]))
-    floors.add("png", 1, a_cell([a_slice(10, cpu=0.1)] * 2))
-    assert floors.of(1) == {"raw": pytest.approx(0.011)}
-    assert floors.of(2) == {}
+def test_a_trainer_goes_by_the_clock_that_it_is_given(monkeypatch):
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds / 2  # the cores are at half their speed
+
+    monkeypatch.setattr("time.sleep", sleep)
+    trainer = Trainer(1.0, lambda: now[0])
+    for number in range(3):
+        trainer.take(None)
+        assert now[0] == pytest.approx(number)
 
 
 def test_of_calibrations_the_least_costs_count(costs):
@@ -162,16 +158,6 @@ def test_of_calibrations_the_least_costs_count(costs):
     crowded = replace(costs, costs=tuple(replace(cost, cpu_seconds_crowded=1.0) for cost in costs.costs))
     assert mix.least([dearer, costs]) == costs
     assert mix.least([costs, crowded]).cost("raw").cpu_seconds_crowded == 1.0
-
-
-def test_slices_that_other_programs_met_do_not_count():
-    assert a_cell([*[a_slice(100)] * 3, a_slice(70, cpu=0.009, others=0.4)]).rate == 100
-    assert a_cell([a_slice(70, others=0.4)]).rate == 70
-
-
-def test_the_speed_of_idle_cores_does_not_matter():
-    cell = a_cell(a_slice(rate, cpu=rate / 1e4, spare=True) for rate in (80, 82, 84))
-    assert cell.rate == pytest.approx(82)
 
 
 def test_a_mix_is_what_the_builder_makes_of_its_plan(costs, tmp_path):
