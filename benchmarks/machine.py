@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -65,6 +65,16 @@ def pin(cores: Iterable[int]) -> bool:
         return False
     os.sched_setaffinity(0, set(cores))
     return True
+
+
+def start_on(core: int, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program that stays on one core. It inherits that: this process is there, too, for a moment."""
+    usable = usable_cores()
+    pin([core])
+    try:
+        return subprocess.Popen(command, **options)  # noqa: S603 - our own commands
+    finally:
+        pin(usable)
 
 
 def keep_freed_memory() -> bool:

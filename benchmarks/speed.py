@@ -15,7 +15,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import subprocess
 import sys
 import time
 import zlib
@@ -71,15 +70,13 @@ def _consistent(state: mmap.mmap) -> tuple[float, float, float]:
 @contextmanager
 def clocks(folder: Path, cores: list[int]) -> Iterator[dict[int, Path]]:
     """Have a probe on each core; gives the files from which clocks, of any process, read."""
-    unit, usable = _unit(), machine.usable_cores()
+    unit = _unit()
     paths = {core: folder / f"speed-{core}" for core in cores}
     probes = []
     try:
         for core, path in paths.items():
             path.write_bytes(bytes(_STATE.size))
-            machine.pin([core])  # the child inherits it
-            probes.append(subprocess.Popen([sys.executable, __file__, str(path), repr(unit)]))  # noqa: S603 - our own
-        machine.pin(usable)
+            probes.append(machine.start_on(core, [sys.executable, __file__, str(path), repr(unit)]))
         while not all(Clock(path).runs for path in paths.values()):
             if any(probe.poll() is not None for probe in probes):
                 raise RuntimeError("a probe of a core's speed has ended before it began")

@@ -45,10 +45,7 @@ def mix_table(part: Mapping[str, Any]) -> Table:
         rows,
         title=f"{part['source_format']} source, {part['images']} images: images/s measured (predicted)",
         notes=[
-            (
-                f"Storage emulated: {rates}; {reads}. "
-                f"Batches of {part['batch_size']}. Seconds of cores at full speed."
-            )
+            (f"Storage emulated: {rates}; {reads}. Batches of {part['batch_size']}. Seconds of cores at full speed.")
         ],
     )
 

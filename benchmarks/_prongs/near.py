@@ -18,10 +18,7 @@ def near_worker(dataset: Path, exchange: Path, *, share: float, core: int) -> It
     exchange.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "headrace", "near", str(dataset), str(exchange), "--cpu-share", f"{share:.4f}"]
     with (exchange.parent / f"{exchange.name}.log").open("w+b") as log:
-        cores = machine.usable_cores()
-        machine.pin([core])  # the child inherits it
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603 - our own command
-        machine.pin(cores)
+        process = machine.start_on(core, command, stdout=log, stderr=subprocess.STDOUT)
         try:
             yield
             if process.poll() is not None:
