@@ -27,7 +27,8 @@ from headrace.building._progress import Meter, ProgressHook
 from headrace.building._report import BuildReport
 from headrace.building._site import BUILDING, Site, refuse_finished, refuse_strangers
 from headrace.errors import BuildError
-from headrace.sources import Source, open_source
+from headrace.records import Dataset
+from headrace.sources import DatasetSource, Source, open_source
 
 # A chunk is what a worker takes at a time: enough to make messages cheap, little enough to share out evenly.
 CHUNK_BYTES = 1 << 20
@@ -42,7 +43,7 @@ RESUME_HINT = "finished shards are kept: build again, with the same options, to 
 
 
 def build(
-    source: str | PathLike[str] | Iterable[Mapping[str, Any]] | Source,
+    source: str | PathLike[str] | Dataset | Iterable[Mapping[str, Any]] | Source,
     dest: str | PathLike[str],
     *,
     kind: str = "auto",
@@ -59,14 +60,15 @@ def build(
     align: int = 64,
     progress: ProgressHook | None = None,
 ) -> BuildReport:
-    """Make a dataset of a folder, an archive, a table or any iterable of dicts.
+    """Make a dataset of a folder, an archive, a table, another dataset or any iterable of dicts.
 
     Killed at any moment and called again with the same arguments, it goes on, and ends in the same bytes.
 
     Args:
-        source: A path, an iterable of samples, or one of `headrace.sources`.
+        source: A path, an iterable of samples, or one of `headrace.sources`. Of a dataset the samples are stored anew.
         dest: The dataset's folder; made if need be, and refused if it holds anything else.
-        kind: What the source is: `auto`, `folder`, `classes`, `webdataset`, `parquet`, `coco` or `cityscapes`.
+        kind: What the source is: `auto`, `folder`, `classes`, `webdataset`, `parquet`, `coco`, `cityscapes`
+            or `dataset`.
         format: For images: `hri:fast`, `hri:dense`, `png`, `jpeg`, `webp`, `raw`, or `keep` for the source's own bytes.
         mask_format: For masks; by default the same, or `hri:dense` if that would lose values.
         plan: Shares of formats, or a JSON file with them; for the fields it names it outranks `format`.
@@ -103,6 +105,8 @@ def build(
     workers = count_workers(workers)
     folder = Path(dest)
     options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": _shard_samples(opened)}
+    if isinstance(opened, DatasetSource) and opened.path.resolve() == folder.resolve():
+        raise BuildError(f"{folder} cannot be built from itself: name another destination")
     name = Path(source).resolve().name if isinstance(source, str | PathLike) else type(source).__name__
     identity = options | {"source": opened.kind, "fields": dict(opened.fields), "writer": writer_name()}
     prepare(folder, force=force)

@@ -67,7 +67,7 @@ def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> Stor
                     renditions.append(stored.data)
                     row |= {field.rendition_column(number, part): n for part, n in stored.columns().items()}
                 if field.type == "image":
-                    row[f"{field.name}.orientation"] = orientation(picture.metadata.get("exif", b""))
+                    row[f"{field.name}.orientation"] = picture.orientation
             elif field.type == "boxes":
                 row[field.name], row[f"{field.name}.labels"] = _boxes(value)
             else:
@@ -142,6 +142,12 @@ class _Picture:
             if self.stored_as is not None and self.encoded is not None:
                 self._metadata = _format(self.stored_as).metadata(self.encoded.data)
         return self._metadata
+
+    @property
+    def orientation(self) -> int:
+        if self.encoded is not None and self.encoded.orientation is not None:
+            return self.encoded.orientation
+        return orientation(self.metadata.get("exif", b""))
 
     def _decode(self) -> npt.NDArray[Any]:
         if self.encoded is None:

@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.building import BuildReport, Progress
 
-Kind = Literal["auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes"]
+Kind = Literal["auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _LINE_SECONDS = 10.0
 
@@ -34,7 +34,7 @@ def parse_size(text: str) -> int:
 
 
 def build(
-    source: Annotated[str, typer.Argument(help="A folder, file or quoted glob to import.", show_default=False)],
+    source: Annotated[str, typer.Argument(help="A folder, file, quoted glob or dataset.", show_default=False)],
     dest: Annotated[Path, typer.Argument(help="The dataset's folder, new or unfinished.", show_default=False)],
     kind: Annotated[Kind, typer.Option("--from", help="What the source is.")] = "auto",
     format_name: Annotated[
@@ -70,6 +70,7 @@ def build(
     headrace build photos photos.hr                     a folder, or class folders
     headrace build 'wds/*.tar' wds.hr --format keep     the files as they are
     headrace build coco coco.hr --format hri:fast -j 4  boxes and labels too
+    headrace build old.hr new.hr --plan plan.json       a dataset by another plan
     """
     size = parse_size(shard_size)
     try:

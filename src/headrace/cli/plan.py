@@ -180,12 +180,9 @@ def _tell_plan(made: Plan, source: str | None, output: Path) -> None:
     _print(_plan_tables.plan_table(made))
     typer.echo(_plan_tables.plan_sentence(made))
     left_out = _warn_of_left_out(made.calibration)
-    # A dataset is no source to build from: that is what it was built of itself.
-    dataset = source is not None and (Path(source) / "dataset.json").is_file()
-    named = "SOURCE" if source is None or dataset else shlex.quote(source)
-    meant = f", with the SOURCE that {source} was built of" if dataset else ""
+    named = "SOURCE" if source is None else shlex.quote(source)
     skip = " --on-error skip" if left_out else ""
-    typer.echo(f"written {output}; next: headrace build {named} DATASET --plan {shlex.quote(str(output))}{skip}{meant}")
+    typer.echo(f"written {output}; next: headrace build {named} DATASET --plan {shlex.quote(str(output))}{skip}")
 
 
 def _warn_of_left_out(found: Calibration) -> int:

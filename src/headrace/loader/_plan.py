@@ -52,12 +52,17 @@ def _check_field(dataset: Dataset, name: str, mix: Mix) -> None:
         raise PlanMismatch(
             f"the plan wants {mix.renditions} renditions of {name!r} a sample; {dataset.path} has {stored}: {remedy}"
         )
+    found = ", ".join(counts) or "nothing"
+    planned = {stored_format(each) for each in mix.formats}
+    if stored == mix.renditions and set(counts) - planned:
+        raise PlanMismatch(
+            f"the plan wants {name!r} as {', '.join(sorted(planned))}; {dataset.path} has {found}: {remedy}"
+        )
     begin = 0.0
     for wanted, end in zip(mix.formats, mix.ends, strict=True):
         share, begin = end - begin, end
         format_name = stored_format(wanted)
         if share * dataset.manifest.samples >= _LEAST_EXPECTED and not counts.get(format_name):
-            found = ", ".join(counts) or "nothing"
             raise PlanMismatch(
                 f"the plan wants {share:.0%} of {name!r} as {format_name}; {dataset.path} has {found}: {remedy}"
             )

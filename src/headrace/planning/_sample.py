@@ -11,16 +11,12 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
-
 from headrace import formats
 from headrace.codec import inspect
 from headrace.errors import BadSource, HeadraceError
 from headrace.formats import IMAGE_SUFFIXES
-from headrace.records import Dataset, hash64, open_dataset
+from headrace.records import hash64
 from headrace.sources import Encoded, Item, Source, open_source
-
-MANIFEST = "dataset.json"
 
 _MOST_LISTED = 20_000
 """Of a longer source so many are drawn first, by the hash of their keys."""
@@ -104,20 +100,10 @@ def _suffix(key: str) -> str:
 
 def open_any(source: Any) -> Source:
     """Open a dataset, a path to one, or anything that can be built from."""
-    if isinstance(source, Dataset):
-        return DatasetSource(source)
     if hasattr(source, "items") and hasattr(source, "load"):
         given: Source = source
         return given
-    if isinstance(source, str | PathLike):
-        if is_dataset(source):
-            return DatasetSource(open_dataset(source))
-        return open_source(Path(source))
-    return open_source(source)
-
-
-def is_dataset(path: str | PathLike[str]) -> bool:
-    return (Path(path) / MANIFEST).is_file()
+    return open_source(Path(source) if isinstance(source, PathLike) else source)
 
 
 class _Drawn:
@@ -173,42 +159,3 @@ class _Loaded(_Chosen):
     def load(self, item: Item) -> dict[str, object]:
         return self._samples[item.key]
 
-
-class DatasetSource:
-    """A finished dataset as a source: its first renditions, as they are."""
-
-    kind = "dataset"
-    sequential = False
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-        self._pixels = [name for name, kind in dataset.fields.items() if kind in ("image", "mask")]
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        return self._dataset.fields
-
-    @property
-    def classes(self) -> Sequence[str] | None:
-        return self._dataset.classes
-
-    def items(self) -> Iterator[Item]:
-        sizes = np.zeros(len(self._dataset), np.int64)
-        for name in self._pixels:
-            sizes += self._dataset.column(f"{name}.0.length").astype(np.int64)
-        for index in range(len(self._dataset)):
-            yield Item(self._dataset.key(index), int(sizes[index]), (index,))
-
-    def load(self, item: Item) -> dict[str, object]:
-        index = item.locator[0]
-        sample: dict[str, object] = {}
-        for name, kind in self._dataset.fields.items():
-            if name in self._pixels:
-                data, rendition = self._dataset.read(index, name)
-                sample[name] = Encoded(data, rendition.format.partition(":")[0], f"{item.key} in {self._dataset.path}")
-            elif kind == "boxes":
-                boxes = self._dataset[index][name]
-                sample[name] = (boxes.xyxy, boxes.labels)
-            else:
-                sample[name] = self._dataset.value(index, name)
-        return sample

@@ -19,8 +19,8 @@ from typing import Any
 from headrace.planning._calibrate import usable_cores
 from headrace.planning._cost import Calibration
 from headrace.planning._machine import Machine
-from headrace.planning._sample import is_dataset
 from headrace.records import Dataset, hash64
+from headrace.sources import is_dataset
 
 QUEUE_DEPTH = 16
 """Requests under way: a loader has about as many."""

@@ -12,6 +12,7 @@ from headrace.sources._detect import KINDS, open_source
 from headrace.sources._types import MAX_FILE_BYTES, Encoded, Item, Source, orientation
 from headrace.sources.cityscapes import CityscapesSource
 from headrace.sources.coco import CocoSource
+from headrace.sources.dataset import DatasetSource, is_dataset
 from headrace.sources.folder import ClassFolderSource, FolderSource
 from headrace.sources.iterable import IterableSource
 from headrace.sources.parquet import ParquetSource
@@ -23,6 +24,7 @@ __all__ = [
     "CityscapesSource",
     "ClassFolderSource",
     "CocoSource",
+    "DatasetSource",
     "Encoded",
     "FolderSource",
     "Item",
@@ -30,6 +32,7 @@ __all__ = [
     "ParquetSource",
     "Source",
     "WebDatasetSource",
+    "is_dataset",
     "open_source",
     "orientation",
 ]

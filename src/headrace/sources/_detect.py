@@ -10,27 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources import _tar, cityscapes, coco, folder, iterable, parquet, webdataset
+from headrace.records import Dataset
+from headrace.sources import _tar, cityscapes, coco, dataset, folder, iterable, parquet, webdataset
 from headrace.sources._paths import folders, is_image_name, walk
 
 if TYPE_CHECKING:
     from headrace.sources._types import Source
 
-KINDS = ("auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes", "iterable")
+KINDS = ("auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes", "dataset", "iterable")
 _PARQUET = (".parquet",)
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev"}
 
 
-def open_source(source: str | Path | Iterable[Mapping[str, object]], kind: str = "auto") -> Source:
+def open_source(source: str | Path | Dataset | Iterable[Mapping[str, object]], kind: str = "auto") -> Source:
     """Open a dataset as people have it.
 
     Args:
-        source: A folder, a file, a glob such as `shards/*.tar`, or an iterable of dicts.
+        source: A folder, a file, a glob such as `shards/*.tar`, a dataset, or an iterable of dicts.
         kind: One of `KINDS`; `"auto"` looks at what is there.
 
     """
     if kind not in KINDS:
         raise BadSource(f"there is no kind of source {kind!r}; the kinds are {', '.join(KINDS)}")
+    # One with transforms is asked for what they make of its images, which only iterating gives.
+    if isinstance(source, Dataset) and source.transform is None and kind in ("auto", "dataset"):
+        return dataset.DatasetSource(source)
     if not isinstance(source, (str, Path)):
         if kind not in ("auto", "iterable"):
             raise BadSource(f"a source of kind {kind!r} is a path, not {type(source).__name__}")
@@ -54,6 +58,8 @@ def _open(path: Path, kind: str) -> Source:
         return coco.CocoSource(_annotations(path))
     if kind == "cityscapes":
         return _cityscapes(path)
+    if kind == "dataset":
+        return dataset.DatasetSource(path)
     raise BadSource("a source of kind 'iterable' is an iterable of dicts, not a path")
 
 
@@ -65,6 +71,8 @@ def _detect(path: Path) -> str:
                 return kind
         found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "is not there"
         raise BadSource(f"{path} {found}")
+    if dataset.is_dataset(path):
+        return "dataset"
     if _is_cityscapes(path):
         return "cityscapes"
     if _instances(path):
@@ -83,9 +91,9 @@ def _detect_folder(path: Path) -> str:
     with_images = [name for name in folders(root) if next(walk(root, name), None) is not None]
     if not with_images:
         raise BadSource(
-            f"{path} is no source that is known. Looked for, in this order: leftImg8bit/ and gtFine/ (cityscapes), "
-            "annotations/instances_*.json (coco), *.tar or *.tar.gz (webdataset), *.parquet or data/*.parquet "
-            "(parquet), images (folder), folders with images (classes)"
+            f"{path} is no source that is known. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
+            "gtFine/ (cityscapes), annotations/instances_*.json (coco), *.tar or *.tar.gz (webdataset), *.parquet or "
+            "data/*.parquet (parquet), images (folder), folders with images (classes)"
         )
     if len(with_images) > 1 and all(name.lower() in _SPLITS for name in with_images):
         raise BadSource(

@@ -35,6 +35,8 @@ class Encoded:
     """One of `formats.NAMES`, told from the bytes; None for what only `formats.decode` reads, if anything."""
     name: str
     """For messages: the file, and where in it."""
+    orientation: int | None = None
+    """As EXIF has it, where the source knows it though these bytes may not say."""
 
 
 class Source(Protocol):

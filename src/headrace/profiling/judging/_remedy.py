@@ -62,13 +62,14 @@ def source_word(measurements: Measurements) -> str:
 
 
 def build_command(measurements: Measurements, option: str) -> str:
-    """Build a new dataset beside the source. What a dataset was made from is for the user to say, too."""
+    """Build a new dataset beside the source."""
     name, kind = measurements.source.name, measurements.source.kind
     if kind == "loader":
         return f"headrace build SOURCE SOURCE.hr {option}"
     if kind == "dataset":
-        return f"headrace build SOURCE {_word(name.rstrip('/').removesuffix('.hr') + '.new.hr')} {option}"
-    target = f"{name.rstrip('/')}.hr" if PurePath(name).name not in ("", "..") else "dataset.hr"
+        target = f"{name.rstrip('/').removesuffix('.hr')}.new.hr"
+    else:
+        target = f"{name.rstrip('/')}.hr" if PurePath(name).name not in ("", "..") else "dataset.hr"
     return f"headrace build {source_word(measurements)} {_word(target)} {option}"
 
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished dataset as a source: to store the same samples by another plan, without going back to what it was made of.
+
+Keys stay as they are. Of several renditions of an image, which all have the same pixels, the first is taken.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.errors import BadSource, CorruptImage
+from headrace.records import Dataset, open_dataset
+from headrace.records._checksum import crc32c
+from headrace.sources._types import Encoded, Item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
+
+MANIFEST = "dataset.json"
+_PIXELS = ("image", "mask")
+
+
+def is_dataset(path: str | PathLike[str]) -> bool:
+    """Whether a finished dataset is at a path."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+class DatasetSource:
+    """The samples of a dataset, in its order."""
+
+    kind = "dataset"
+    sequential = False
+
+    def __init__(self, dataset: Dataset | str | PathLike[str]) -> None:
+        if not isinstance(dataset, Dataset) and not is_dataset(dataset):
+            raise BadSource(f"{dataset} is no finished dataset: it has no {MANIFEST}")
+        self._dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+        self._pixels = {name: kind for name, kind in self._dataset.fields.items() if kind in _PIXELS}
+
+    @property
+    def path(self) -> Path:
+        return self._dataset.path
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        return self._dataset.fields
+
+    @property
+    def classes(self) -> Sequence[str] | None:
+        return self._dataset.classes
+
+    def items(self) -> Iterator[Item]:
+        dataset = self._dataset
+        sizes = sum((dataset.column(f"{name}.0.length").astype(np.int64) for name in self._pixels), np.int64(0))
+        upright = np.ones(len(dataset), np.uint8)
+        turned = [
+            dataset.column(f"{name}.orientation") if kind == "image" else upright
+            for name, kind in self._pixels.items()
+        ]
+        for index, n_bytes in enumerate(np.broadcast_to(sizes, len(dataset))):
+            yield Item(dataset.key(index), int(n_bytes), (index, *(int(column[index]) for column in turned)))
+
+    def load(self, item: Item) -> dict[str, object]:
+        index, *orientations = item.locator
+        sample: dict[str, object] = {}
+        turned = dict(zip(self._pixels, orientations, strict=True))
+        for name, kind in self._dataset.fields.items():
+            if name in turned:
+                sample[name] = self._image(item.key, index, name, turned[name])
+            else:
+                value = self._dataset.value(index, name)
+                sample[name] = (value.xyxy, value.labels) if kind == "boxes" else value
+        return sample
+
+    def _image(self, key: str, index: int, name: str, orientation: int) -> Encoded:
+        data, rendition = self._dataset.read(index, name)
+        where = f"{key}, at offset {rendition.offset} of {self.path / rendition.shard}"
+        if crc32c(data) != rendition.checksum:  # damage must not be stored anew, with a sum that is right
+            raise CorruptImage(f"{where}: the bytes do not have their checksum; build from the dataset's own source")
+        return Encoded(data, rendition.format.partition(":")[0], where, orientation)
