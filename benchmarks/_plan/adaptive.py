@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._plan.cells import Cell, Recipe, cutter_of, measure
+from benchmarks._plan.cells import Cell, Course, Recipe, measure, open_loader
 from benchmarks._plan.environments import Environment, balanced_rate
 from benchmarks._plan.stores import Stores
-from benchmarks.speed import Clock
 from headrace.planning import Calibration, plan
+from headrace.planning._turns import held_to
 
 DROP = 3.0
 SETTLED = 0.05
@@ -24,7 +24,6 @@ def run(
     stores: Stores,
     calibration: Calibration,
     recipe: Recipe,
-    clocks: Mapping[int, Clock],
     *,
     disk_rate: float,
     cores: int,
@@ -39,18 +38,17 @@ def run(
     best = plan(calibration, after.machine)
     log(f"two renditions: {', '.join(each.format for each in two.shares)}")
     dataset, replanned, unconfined = stores.mixed(two), stores.mixed(new), stores.mixed(best)
-    earlier = later = goal = free = Cell(())
+    earlier = later = goal = free = Cell()
     settled: list[int] = []
-    clock = clocks[cores]
     for _ in range(rounds):
         if not later.settled:
-            begun, ended, times = _epoch(dataset, recipe, before, after, clock)
+            begun, ended, times = _epoch(dataset, recipe, before, after)
             earlier, later = earlier + begun, later + ended
             settled.append(_settled_after(times, recipe.batch_size, ended.rate))
         if not goal.settled:
-            goal += measure(replanned, recipe, after, clock)
+            goal += measure(replanned, recipe, after)
         if not free.settled:
-            free += measure(unconfined, recipe, after, clock)
+            free += measure(unconfined, recipe, after)
         if later.settled and goal.settled and free.settled:
             break
     return {
@@ -71,18 +69,17 @@ def run(
     }
 
 
-def _epoch(
-    dataset: Path, recipe: Recipe, before: Environment, after: Environment, clock: Clock
-) -> tuple[Cell, Cell, list[float]]:
+def _epoch(dataset: Path, recipe: Recipe, before: Environment, after: Environment) -> tuple[Cell, Cell, list[float]]:
     """The rate before storage changes, the rate from 20 batches after it on, and the seconds of those 20 and more."""
-    with cutter_of(dataset, recipe, before, clock) as cutter:
-        cutter.slice()
-        begun = cutter.turn()
-        cutter.storage_rate = after.storage_rate
-        changed = len(cutter.times)
+    with held_to(before.cores), open_loader(dataset, recipe, before) as loader:
+        course = Course(loader, before)
+        course.settle()
+        begun = course.turn()
+        loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for such as this
+        changed = len(course.times)
         for _ in range(BATCHES_GIVEN):
-            cutter.batch()
-        return begun, cutter.turn(), cutter.times[changed:]
+            course.batch()
+        return begun, course.turn(), course.times[changed:]
 
 
 def _rate(times: list[float], batch_size: int) -> float:

@@ -14,18 +14,16 @@ from typing import Any
 from benchmarks._plan.cells import Cell, Recipe, measure
 from benchmarks._plan.environments import LEAST_SHARE, Environment, environments, is_mix, storage_rates
 from benchmarks._plan.stores import Stores
-from benchmarks.speed import Clock
 from headrace.planning import Calibration, Grid, Plan, plan, predict, what_if
 
 MIX = "mix"
-_CALIBRATED_AGAIN = 2  # when all is measured: of a machine that others slow, the first may be wrong
+_CALIBRATED_AGAIN = 2  # when all is measured: what neighbours take of the machine changes
 
 
 def run(
     stores: Stores,
     calibration: Calibration,
     recipe: Recipe,
-    clocks: Mapping[int, Clock],
     *,
     calibrate: Callable[[], Calibration],
     disk_rate: float,
@@ -44,9 +42,9 @@ def run(
         cells |= {(place.name, name): _Wanted(path, place) for name, path in paths.items()}
         if len(plans[place.name].shares) > 1:
             cells[place.name, MIX] = _Wanted(mixed[place.name], place)
-    measured = _measure(cells, recipe, clocks, rounds=rounds, log=log)
+    measured = _measure(cells, recipe, rounds=rounds, log=log)
     log("calibrating again")
-    calibration = least([calibration, *(calibrate() for _ in range(_CALIBRATED_AGAIN))])
+    calibration = average([calibration, calibration, *(calibrate() for _ in range(_CALIBRATED_AGAIN))])
     for place in places:
         if len(plans[place.name].shares) == 1:  # a plan of one format is that format
             measured[place.name, MIX] = measured[place.name, plans[place.name].shares[0].format]
@@ -78,24 +76,23 @@ class _Wanted:
 def _measure(
     cells: Mapping[tuple[str, str], _Wanted],
     recipe: Recipe,
-    clocks: Mapping[int, Clock],
     *,
     rounds: int,
     log: Callable[[str], None],
 ) -> dict[tuple[str, str], Cell]:
     """Measure all cells, and in later rounds those again whose turns do not agree so far."""
-    measured = {key: Cell(()) for key in cells}
+    measured = {key: Cell() for key in cells}
     for number in range(1, rounds + 1):
         wanting = [key for key, cell in measured.items() if not cell.settled]
         for at, key in enumerate(wanting, 1):
             log(f"round {number} of at most {rounds}, {at} of {len(wanting)}: {key[0]}, {key[1]}")
             wanted = cells[key]
-            measured[key] += measure(wanted.dataset, recipe, wanted.place, clocks[wanted.place.cores])
+            measured[key] += measure(wanted.dataset, recipe, wanted.place)
     return measured
 
 
-def least(calibrations: Sequence[Calibration]) -> Calibration:
-    """Of several calibrations of the same images the least costs: what disturbs one only makes it dearer."""
+def average(calibrations: Sequence[Calibration]) -> Calibration:
+    """Of several calibrations of the same images the mean costs: each finds the machine in another mood."""
     costs = []
     for cost in calibrations[0].costs:
         same = [each.cost(cost.format, cost.place) for each in calibrations]
@@ -103,8 +100,8 @@ def least(calibrations: Sequence[Calibration]) -> Calibration:
         costs.append(
             replace(
                 cost,
-                cpu_seconds=min(each.cpu_seconds for each in same),
-                cpu_seconds_crowded=min(crowded, default=None),
+                cpu_seconds=statistics.fmean(each.cpu_seconds for each in same),
+                cpu_seconds_crowded=statistics.fmean(crowded) if crowded else None,
             )
         )
     return replace(calibrations[0], costs=tuple(costs))
@@ -126,10 +123,9 @@ def _row(
                 "format": name,
                 "predicted": predicted,
                 "measured": cell.rate,
-                "error": cell.error if cell.error < math.inf else None,
                 "settled": cell.settled,
-                # Of each its rate, the cores' speed and the share of other programs.
-                "slices": [(each.samples / each.seconds, each.speed, each.others) for each in cell.slices],
+                # Of each its rate and the share of other programs.
+                "turns": [(turn.rate, turn.others) for turn in cell.turns],
                 "cpu_seconds": cell.cpu_seconds,
             }
         )

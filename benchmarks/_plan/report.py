@@ -44,16 +44,14 @@ def mix_table(part: Mapping[str, Any]) -> Table:
         columns,
         rows,
         title=f"{part['source_format']} source, {part['images']} images: images/s measured (predicted)",
-        notes=[
-            (f"Storage emulated: {rates}; {reads}. Batches of {part['batch_size']}. Seconds of cores at full speed.")
-        ],
+        notes=[(f"Storage emulated: {rates}; {reads}. Batches of {part['batch_size']}.")],
     )
 
 
 def summary_table(parts: Sequence[Mapping[str, Any]]) -> Table:
     """What the cells come to: a column a source."""
     rows = [[label, *(show(part["summary"]) for part in parts)] for label, show in _SUMMARY]
-    rows.append(["cells whose turns never agreed to 1 %", *(str(part["unsettled_cells"]) for part in parts)])
+    rows.append(["cells whose turns never agreed to 2 %", *(str(part["unsettled_cells"]) for part in parts)])
     return Table(
         ["", *(f"{part['source_format']} source" for part in parts)], rows, title="What the environments come to"
     )

@@ -233,7 +233,7 @@ def test_a_plan_of_another_dataset_is_refused(double: Path, plan: dict[str, Any]
 
 def test_a_dataset_of_other_formats_is_refused_however_small(tmp_path: Path) -> None:
     write(tmp_path / "few.hr", make_plan("hri:dense", "raw"), count=3)
-    with pytest.raises(PlanMismatch, match="wants 'image' as png, webp; .*few.hr has "):
+    with pytest.raises(PlanMismatch, match=r"wants 'image' as png, webp; .*few\.hr has "):
         headrace.Loader(tmp_path / "few.hr", plan=make_plan("webp", "png"))
 
 

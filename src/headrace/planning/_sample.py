@@ -158,4 +158,3 @@ class _Loaded(_Chosen):
 
     def load(self, item: Item) -> dict[str, object]:
         return self._samples[item.key]
-

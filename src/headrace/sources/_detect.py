@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.records import Dataset
 from headrace.sources import _tar, cityscapes, coco, dataset, folder, iterable, parquet, webdataset
 from headrace.sources._paths import folders, is_image_name, walk
 
 if TYPE_CHECKING:
+    from headrace.records import Dataset
     from headrace.sources._types import Source
 
 KINDS = ("auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes", "dataset", "iterable")
@@ -32,10 +32,9 @@ def open_source(source: str | Path | Dataset | Iterable[Mapping[str, object]], k
     """
     if kind not in KINDS:
         raise BadSource(f"there is no kind of source {kind!r}; the kinds are {', '.join(KINDS)}")
-    # One with transforms is asked for what they make of its images, which only iterating gives.
-    if isinstance(source, Dataset) and source.transform is None and kind in ("auto", "dataset"):
-        return dataset.DatasetSource(source)
     if not isinstance(source, (str, Path)):
+        if kind in ("auto", "dataset") and dataset.is_plain(source):
+            return dataset.DatasetSource(source)
         if kind not in ("auto", "iterable"):
             raise BadSource(f"a source of kind {kind!r} is a path, not {type(source).__name__}")
         if not isinstance(source, Iterable):
@@ -46,21 +45,18 @@ def open_source(source: str | Path | Dataset | Iterable[Mapping[str, object]], k
 
 
 def _open(path: Path, kind: str) -> Source:
-    if kind == "folder":
-        return folder.FolderSource(path)
-    if kind == "classes":
-        return folder.ClassFolderSource(path)
-    if kind == "webdataset":
-        return webdataset.WebDatasetSource(_files(path, _tar.SUFFIXES))
-    if kind == "parquet":
-        return parquet.ParquetSource(_files(path, _PARQUET))
-    if kind == "coco":
-        return coco.CocoSource(_annotations(path))
-    if kind == "cityscapes":
-        return _cityscapes(path)
-    if kind == "dataset":
-        return dataset.DatasetSource(path)
-    raise BadSource("a source of kind 'iterable' is an iterable of dicts, not a path")
+    openers: dict[str, Callable[[], Source]] = {
+        "folder": lambda: folder.FolderSource(path),
+        "classes": lambda: folder.ClassFolderSource(path),
+        "webdataset": lambda: webdataset.WebDatasetSource(_files(path, _tar.SUFFIXES)),
+        "parquet": lambda: parquet.ParquetSource(_files(path, _PARQUET)),
+        "coco": lambda: coco.CocoSource(_annotations(path)),
+        "cityscapes": lambda: _cityscapes(path),
+        "dataset": lambda: dataset.DatasetSource(path),
+    }
+    if kind not in openers:
+        raise BadSource(f"a source of kind {kind!r} is an iterable of dicts, not a path")
+    return openers[kind]()
 
 
 def _detect(path: Path) -> str:

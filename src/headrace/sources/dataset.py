@@ -7,18 +7,18 @@ Keys stay as they are. Of several renditions of an image, which all have the sam
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from headrace.errors import BadSource, CorruptImage
-from headrace.records import Dataset, open_dataset
-from headrace.records._checksum import crc32c
 from headrace.sources._types import Encoded, Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
+
+    from headrace.records import Dataset
 
 MANIFEST = "dataset.json"
 _PIXELS = ("image", "mask")
@@ -29,6 +29,13 @@ def is_dataset(path: str | PathLike[str]) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
 
+def is_plain(source: object) -> TypeGuard[Dataset]:
+    """Whether it is an open dataset. One with transforms is not: it is asked for what they make of its images."""
+    from headrace.records import Dataset  # noqa: PLC0415 - brings pyarrow, which a path may not need
+
+    return isinstance(source, Dataset) and source.transform is None
+
+
 class DatasetSource:
     """The samples of a dataset, in its order."""
 
@@ -36,6 +43,8 @@ class DatasetSource:
     sequential = False
 
     def __init__(self, dataset: Dataset | str | PathLike[str]) -> None:
+        from headrace.records import Dataset, open_dataset  # noqa: PLC0415
+
         if not isinstance(dataset, Dataset) and not is_dataset(dataset):
             raise BadSource(f"{dataset} is no finished dataset: it has no {MANIFEST}")
         self._dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
@@ -58,8 +67,7 @@ class DatasetSource:
         sizes = sum((dataset.column(f"{name}.0.length").astype(np.int64) for name in self._pixels), np.int64(0))
         upright = np.ones(len(dataset), np.uint8)
         turned = [
-            dataset.column(f"{name}.orientation") if kind == "image" else upright
-            for name, kind in self._pixels.items()
+            dataset.column(f"{name}.orientation") if kind == "image" else upright for name, kind in self._pixels.items()
         ]
         for index, n_bytes in enumerate(np.broadcast_to(sizes, len(dataset))):
             yield Item(dataset.key(index), int(n_bytes), (index, *(int(column[index]) for column in turned)))
@@ -77,6 +85,8 @@ class DatasetSource:
         return sample
 
     def _image(self, key: str, index: int, name: str, orientation: int) -> Encoded:
+        from headrace.records._checksum import crc32c  # noqa: PLC0415
+
         data, rendition = self._dataset.read(index, name)
         where = f"{key}, at offset {rendition.offset} of {self.path / rendition.shard}"
         if crc32c(data) != rendition.checksum:  # damage must not be stored anew, with a sum that is right
