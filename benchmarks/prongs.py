@@ -7,9 +7,9 @@ say. The trainer takes no time; or as long as both prongs together need ("matche
 alone ("slow"), where `paced, sparing` keeps the near worker on; these two with the first share only.
 
 Near workers have a given share of a core; or the share at which their speed is a given ratio of the host's, which is
-found by trial. Each turn of a cell is a process of its own. Left out are its first epoch, in which everything is
-calibrated, and batches that were made before the clock ran. Time is told by clocks that run as fast as the cores do
-(`benchmarks/speed.py`), the trainer's by the host's: a neighbour that slows a core slows its clock.
+found by trial. Each run of a cell is a process of its own, cells take turns, and the fastest two runs of each count,
+when they agree or after so many. Left out are a run's first epoch, in which everything is calibrated, and batches that
+were made before the clock ran.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from benchmarks._prongs.bench import Bench, Extent, Near
 from benchmarks._prongs.cell import ALONE, SPARING
 from benchmarks._prongs.report import bars, stated, tables
 from benchmarks._prongs.sources import SOURCES, make_dataset
-from benchmarks.speed import clocks
 
 TRAINERS = ("none", "matched", "slow")
 STRATEGIES = ("mte", "wrr", "paced", "sparing")
@@ -47,9 +46,9 @@ def main(
     ] = "0.25,0.295",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of each turn of a cell.")] = 5.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Of each run of a cell.")] = 4.0,
     epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 1.5,
-    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until enough count.")] = 4,
+    rounds: Annotated[int, typer.Option(min=1, help="Most runs of a cell, until the fastest agree.")] = 4,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 8,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
@@ -68,11 +67,10 @@ def main(
     with tempfile.TemporaryDirectory(prefix="headrace-prongs-") as folder_name:
         scratch = Path(folder_name)
         datasets = {name: make_dataset(SOURCES[name], folder, scratch / f"{name}.hr") for name in sources.split(",")}
-        with clocks(scratch, machine.usable_cores()) as paths:
-            for name, dataset in datasets.items():
-                bench = Bench(name, dataset, scratch, extent, paths, lambda text: console.print(text, highlight=False))
-                for near in wanted:
-                    rows += bench.measure(near)
+        for name, dataset in datasets.items():
+            bench = Bench(name, dataset, scratch, extent, lambda text: console.print(text, highlight=False))
+            for near in wanted:
+                rows += bench.measure(near)
     for table in [*tables(rows), bars(rows)]:
         typer.echo(f"{table.title}\n\n{table.markdown()}\n")
     document = {

@@ -16,7 +16,6 @@ SLOW = 2.0  # a slow trainer takes so many times as long as one that matches the
 _FAR = 4.0  # how far storage-bound and CPU-bound are from balanced
 _BELOW = 0.8  # of the disk's rate, at most, is balanced: so that one can be faster
 _TRIED = 60
-_NEARLY = 0.9
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,12 @@ def is_mix(found: Plan) -> bool:
 
 
 def balanced_rate(calibration: Calibration, cores: int, most: float) -> float:
-    """The least storage rate, up to `most`, at which a mix gains about as much over single formats as it can.
+    """The storage rate, up to `most`, at which a mix gains most over single formats.
 
     Where no mix gains, `most`: then a single format is the plan on either side of it.
     """
     rates = [float(rate) for rate in np.geomspace(most / 1000, most, _TRIED)]
-    gains = {rate: _gain(calibration, rate, cores) for rate in rates}
-    best = max(gains.values())
-    if best <= 1.0:
-        return most
-    return next(rate for rate in rates if gains[rate] - 1 >= _NEARLY * (best - 1))
+    return max(reversed(rates), key=lambda rate: _gain(calibration, rate, cores))
 
 
 def _gain(calibration: Calibration, rate: float, cores: int) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING
-from benchmarks._prongs.figures import completed, full_rate
+from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Totals
 from benchmarks._prongs.near import near_worker
 
@@ -27,7 +27,8 @@ _TRIALS = 4
 _LONGER = 3.0  # a turn of the near worker alone, or beside a slow trainer: its batches are few
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
-_TURNS = 2  # of a cell in which the cores set the pace
+_COUNTED = 2  # runs of a cell, the fastest: neighbours of the machine only slow it
+_ALIKE = 0.03  # how far those may lie apart
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,11 @@ class Extent:
     """How much is measured."""
 
     seconds: float
-    """Of each turn of a cell."""
+    """Of each run of a cell."""
     epoch_seconds: float
     """Of an epoch of `mte`, on the host alone."""
     rounds: int
-    """Turns of a cell, after which it takes what counts of them."""
+    """Runs of a cell at most."""
     prefetch: int
     sparing: int
     """Batches that the host prefetches where the near worker spares it."""
@@ -66,7 +67,7 @@ class Near:
 
 @dataclass
 class Cell:
-    """What a cell's turns have come to so far."""
+    """What a cell's runs have come to so far."""
 
     strategy: str
     trainer: str
@@ -74,17 +75,7 @@ class Cell:
     prefetch: int
     whole_epochs: bool
     step: float = 0.0
-    turns: list[tuple[Totals, dict[str, Any] | None]] = field(default_factory=list)
-    """With those that are epochs, how they were walked."""
-    runs: list[Row] = field(default_factory=list)
-    """What else the processes have told."""
-
-    def add(self, run: Row) -> list[Totals]:
-        """Add what a process has measured; gives its turns."""
-        turns = [Totals(**each) for each in run.pop("turns")]
-        self.turns += zip(turns, run.pop("plans"), strict=True)
-        self.runs.append(run)
-        return turns
+    runs: list[Run] = field(default_factory=list)
 
     @property
     def has_few_batches(self) -> bool:
@@ -92,63 +83,80 @@ class Cell:
         return self.strategy == NEAR_ALONE or self.trainer == "slow"
 
     @property
-    def counted(self) -> list[tuple[Totals, dict[str, Any] | None]]:
-        """Turns that count; all, where none does."""
-        return self._good_turns or self.turns
+    def wanted(self) -> int:
+        """Runs that are counted: where the trainer sets the pace, one tells as much as two."""
+        return _COUNTED if self.trainer == "none" else 1
 
     @property
-    def _good_turns(self) -> list[tuple[Totals, dict[str, Any] | None]]:
-        return [each for each in self.turns if each[0].counts]
+    def counted(self) -> list[Run]:
+        """The fastest of those that had the host's core for themselves; of all, if none had."""
+        alone = [run for run in self.runs if run.total.counts] or self.runs
+        return sorted(alone, key=lambda run: self._rate(run.total), reverse=True)[: self.wanted]
 
     @property
     def is_settled(self) -> bool:
-        """Whether enough turns count."""
-        wanted = _TURNS if self.trainer == "none" else 1
-        return len(self.runs) >= wanted and len(self._good_turns) >= wanted
+        """Whether enough runs count, and agree."""
+        rates = [self._rate(run.total) for run in self.counted if run.total.counts]
+        return len(rates) == self.wanted and rates[-1] >= (1 - _ALIKE) * rates[0]
+
+    def _rate(self, total: Totals) -> float:
+        return rate_of({"step": self.step, **asdict(total)})
 
     def row(self) -> Row:
-        """Its figures, of the turns that count."""
-        total = Totals.sum(turn for turn, _ in self.counted)
+        """Its figures, of the runs that count."""
+        counted = self.counted
         return {
             "strategy": self.strategy,
             "trainer": self.trainer,
             "epoch_batches": self.epoch_batches,
             "prefetch": self.prefetch,
-            **asdict(total),
+            **asdict(Totals.sum(run.total for run in counted)),
             "step": self.step,
-            "buffer_bytes": sum(run["buffer_bytes"] for run in self.runs) / len(self.runs),
-            "prongs": self.runs[-1]["prongs"],
-            "turns": [asdict(turn) | {"plan": plan} for turn, plan in self.counted],
+            "buffer_bytes": fmean(run.told["buffer_bytes"] for run in self.runs),
+            "prongs": counted[-1].told["prongs"],
+            "turns": [asdict(turn) | {"plan": plan} for run in counted for turn, plan in run.turns],
             "settled": self.is_settled,
-            "all_seconds": sum(turn.seconds for turn, _ in self.turns),
+            "rates": [self._rate(run.total) for run in self.runs],
         }
 
 
-class Bench:
-    """Measures cells of one source, in turns, until of each enough counts."""
+@dataclass(frozen=True)
+class Run:
+    """What one process has measured."""
 
-    def __init__(
-        self,
-        source: str,
-        dataset: Path,
-        scratch: Path,
-        extent: Extent,
-        clocks: dict[int, Path],
-        tell: Callable[[str], None],
-    ) -> None:
+    turns: list[tuple[Totals, dict[str, Any] | None]]
+    """With those that are epochs, how they were walked."""
+    told: Row
+    """What else it has told."""
+
+    @property
+    def total(self) -> Totals:
+        return Totals.sum(turn for turn, _ in self.turns)
+
+    @classmethod
+    def from_json(cls, told: Row) -> Run:
+        turns = [Totals(**each) for each in told.pop("turns")]
+        return cls(list(zip(turns, told.pop("plans"), strict=True)), told)
+
+
+class Bench:
+    """Measures cells of one source, in turns, until the fastest runs of each agree."""
+
+    def __init__(self, source: str, dataset: Path, scratch: Path, extent: Extent, tell: Callable[[str], None]) -> None:
         self.source, self.dataset, self.scratch = source, dataset, scratch
-        self.extent, self.clocks, self.tell = extent, clocks, tell
+        self.extent, self.tell = extent, tell
         cores = machine.usable_cores()
         self.host_core, self.near_core = cores[0], cores[-1]
         self._ratios_a_share = [1.0]  # as near workers had them
         self._batches_a_second = 20.0
         for _ in range(2):  # the first time to know how many batches it takes
-            trial = Totals.sum(self._run(self._new(ALONE, "none"), None, 0.0))
+            trial = self._run(self._new(ALONE, "none"), None, 0.0)
             self._batches_a_second = trial.batches / trial.seconds
         self.host = self._new(ALONE, "none")
-        self._run(self.host, None, 0.0)
-        self._run(self.host, None, 0.0)
-        tell(f"{source}: the host alone makes {full_rate(self.host.row()):.0f} images/s, {_speeds(self.host)}")
+        """As it was measured last."""
+        for _ in range(_COUNTED):
+            self._run(self.host, None, 0.0)
+        tell(f"{source}: the host alone makes {rate_of(self.host.row()):.0f} images/s")
 
     def measure(self, wanted: Near) -> list[Row]:
         """Measure the strategies with one near worker, at a share that is given or is found by trial."""
@@ -162,7 +170,7 @@ class Bench:
                 self._ratios_a_share.append(alone["near_ratio"] / share)
                 self.tell(
                     f"{self.source}: the near worker at {share:.3f} of a core has {alone['near_ratio']:.3f} of the "
-                    f"host's speed, {_speeds(near)}"
+                    f"host's speed"
                 )
                 close = wanted.ratio is None or _LEAST <= alone["near_ratio"] / wanted.ratio <= _MOST
                 if close or trial == _TRIALS - 1:
@@ -172,18 +180,15 @@ class Bench:
         return []
 
     def _beside(self, wanted: Near, exchange: Path, near: Cell) -> list[Cell]:
-        """Measure each strategy beside each prong alone, with a near worker that runs."""
+        """Measure each strategy beside each prong alone, in turns, with a near worker that runs."""
         alone = self._alone(near)
         steps = {trainer: _step(trainer, alone) for trainer in wanted.trainers}
-        cells = [
-            self.host if (trainer, strategy) == ("none", ALONE) else self._new(strategy, trainer)
-            for trainer, strategy in wanted.cells()
-        ]
-        for number in range(self.extent.rounds):
+        cells = [self._new(strategy, trainer) for trainer, strategy in wanted.cells()]
+        for _ in range(self.extent.rounds):
             for cell in [*cells, near]:
-                # The host alone has another turn in each round: what it is compared with is measured between its turns.
-                if not cell.is_settled or (cell is self.host and number < _TURNS):
+                if not cell.is_settled:
                     self._run(cell, None if cell.strategy == ALONE else exchange, steps.get(cell.trainer, 0.0))
+        self.host = next((cell for cell in cells if (cell.strategy, cell.trainer) == (ALONE, "none")), self.host)
         return cells
 
     def _rows(self, wanted: Near, cells: list[Cell], given: Row) -> list[Row]:
@@ -194,7 +199,7 @@ class Bench:
             alone.setdefault(cell.trainer, row)
             rows.append(row)
             gain = f"{row['rate']:.0f} images/s, {row.get('gain', 1):.3f}x"
-            self.tell(f"{self.source} {wanted.label}, {cell.trainer}, {cell.strategy}: {gain}, {_speeds(cell)}")
+            self.tell(f"{self.source} {wanted.label}, {cell.trainer}, {cell.strategy}: {gain}")
         return rows
 
     def _new(self, strategy: str, trainer: str) -> Cell:
@@ -204,7 +209,7 @@ class Bench:
         batches = max(40, round(seconds * self._batches_a_second))
         return Cell(strategy, trainer, batches, extent.sparing if strategy == SPARING else extent.prefetch, whole)
 
-    def _run(self, cell: Cell, exchange: Path | None, step: float) -> list[Totals]:
+    def _run(self, cell: Cell, exchange: Path | None, step: float) -> Totals:
         """Measure a cell for some seconds more."""
         cell.step = step
         order = {
@@ -218,38 +223,31 @@ class Bench:
             "seconds": self.extent.seconds * (_LONGER if cell.has_few_batches else 1.0),
             "prefetch": cell.prefetch,
             "core": self.host_core,
-            "clocks": [str(self.clocks[core]) for core in (self.host_core, self.near_core)],
         }
         done = subprocess.run(  # noqa: S603 - our own script
             [sys.executable, str(_CELL), json.dumps(order)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise RuntimeError(f"{cell.strategy} on {self.source}: {done.stderr[-2000:]}")
-        return cell.add(json.loads(done.stdout.splitlines()[-1]))
+        cell.runs.append(Run.from_json(json.loads(done.stdout.splitlines()[-1])))
+        return cell.runs[-1].total
 
     def _alone(self, near: Cell) -> Row:
-        """Both prongs alone, at full speed."""
+        """Both prongs alone."""
         of_host, of_near = self.host.row(), near.row()
-        host_rate, near_rate = full_rate(of_host), full_rate(of_near)
+        host_rate, near_rate = rate_of(of_host), rate_of(of_near)
         read = of_near["prongs"]["exchange"]
         size = of_host["samples"] / of_host["batches"]
-        speed = of_near["host_time"] / of_near["seconds"]
         return {
             "host_rate": host_rate,
             "near_rate": near_rate,
             "near_ratio": near_rate / host_rate,
             "host_seconds_a_batch": size / host_rate,
             "near_seconds_a_batch": size / near_rate,
-            "take": speed * read["read_cpu_seconds"] / read["read_batches"],
-            "fetch": speed * read["read_seconds"] / read["read_batches"],
+            "take": read["read_cpu_seconds"] / read["read_batches"],
+            "fetch": read["read_seconds"] / read["read_batches"],
             "alone_settled": self.host.is_settled and near.is_settled,
         }
-
-
-def _speeds(cell: Cell) -> str:
-    """How fast the cores were in each turn of it."""
-    speeds = (f"{turn.host_time / turn.seconds:.2f}/{turn.near_time / turn.seconds:.2f}" for turn, _ in cell.turns)
-    return f"cores at {' '.join(speeds)}"
 
 
 def _step(trainer: str, alone: Row) -> float:

@@ -20,7 +20,6 @@ import headrace
 from benchmarks import machine
 from benchmarks._prongs.meter import Meter, Totals
 from benchmarks._prongs.sources import SOURCES
-from benchmarks.speed import Clock
 from benchmarks.trainer import Trainer
 from headrace.prongs._mte import Mte
 from headrace.prongs._paced import Paced
@@ -66,9 +65,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     before = _resident_bytes()
     turns: list[tuple[Totals, dict[str, Any] | None]] = []
     with loader:
-        host_clock, near_clock = (Clock(Path(path)).now for path in order["clocks"])
-        meter = Meter(loader, core=order["core"], host_clock=host_clock, near_clock=near_clock)
-        trainer = Trainer(order["step"], host_clock)
+        meter = Meter(loader, core=order["core"])
+        trainer = Trainer(order["step"])
         _iterate(loader, trainer, meter, _CALIBRATING, wait=bool(near))
         meter.cut()
         if order["whole_epochs"]:

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From measurements to figures: rates and gains, and what the models and the simulator make of the same rates.
-
-Where the cores set the pace, rates are those of cores at full speed: what was measured, by what each core could have
-done in that time. Model and simulator are given the cores as they were.
-"""
+"""From measurements to figures: rates and gains, and what the models and the simulator make of the same rates."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import Any
 
-from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING, strategy_of
+from benchmarks._prongs.cell import ALONE, SPARING, strategy_of
 from headrace.prongs._model import Times, Watts, energy, host_only, interleaved, split_epoch
 from headrace.prongs._pattern import Pattern
 from headrace.prongs._simulator import Setting, Simulation
@@ -32,24 +28,15 @@ def counted_batches(row: dict[str, Any]) -> float:
     return float(row["batches"] - max(0, row["near_batches"] - row["near_made"]))
 
 
-def full_rate(row: dict[str, Any]) -> float:
-    """Give images a second of cores at full speed. The trainer, if there is one, goes by the host's clock."""
-    images = counted_batches(row) * row["samples"] / row["batches"]
-    if row["step"] or row["strategy"] == ALONE:
-        return float(images / row["host_time"])
-    if row["strategy"] == NEAR_ALONE:
-        return float(images / row["near_time"])
-    possible = row["host_rate"] * row["host_time"] + row["near_rate"] * row["near_time"]
-    return float(images / possible * (row["host_rate"] + row["near_rate"]))
+def rate_of(row: dict[str, Any]) -> float:
+    """Give images a second."""
+    return float(counted_batches(row) * row["samples"] / row["batches"] / row["seconds"])
 
 
 def completed(row: dict[str, Any], alone: dict[str, Any] | None) -> dict[str, Any]:
     """Add what follows from a measurement, beside that of the host alone with the same trainer."""
-    rate = full_rate(row)
-    used = {
-        "host_seconds": row["host_cpu"] / row["samples"] * row["host_time"] / row["seconds"],
-        "near_seconds": row["near_cpu"] / row["samples"] * row["near_time"] / row["seconds"],
-    }
+    rate = rate_of(row)
+    used = {"host_seconds": row["host_cpu"] / row["samples"], "near_seconds": row["near_cpu"] / row["samples"]}
     host_cpu = used["host_seconds"]
     joules = energy(WATTS, **used, epoch_seconds=1 / rate)
     preparing = energy(WATTS, **used, epoch_seconds=0.0)
@@ -75,14 +62,13 @@ def of_sum(row: dict[str, Any]) -> float | None:
 def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     """What model and simulator make of the rates of each prong alone and the trainer's own time."""
     measured = row["seconds"] / counted_batches(row)
-    slow_host, slow_near = row["seconds"] / row["host_time"], row["seconds"] / row["near_time"]
     setting = Setting(
-        host=row["host_seconds_a_batch"] * slow_host,
-        near=row["near_seconds_a_batch"] * slow_near,
-        step=row["step"] * slow_host,
+        host=row["host_seconds_a_batch"],
+        near=row["near_seconds_a_batch"],
+        step=row["step"],
         batches=row["epoch_batches"],
-        take=row["take"] * slow_host,
-        fetch=row["fetch"] * slow_host,
+        take=row["take"],
+        fetch=row["fetch"],
         ahead=row["prefetch"],
         capacity=512,
     )

@@ -7,14 +7,12 @@ A turn of `mte`, whose beginning and end are not alike, is an epoch.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import headrace
 from headrace.planning._disturbance import OTHERS, busy_seconds
-
-_LEAST_SPEED = 0.5  # of a core's, on average: below that, nobody knows what a turn is worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +30,11 @@ class Totals:
     near_made: int = 0
     core_busy: float = 0.0
     """Seconds that the host's core has worked, for anybody."""
-    host_time: float = 0.0
-    """Seconds at full speed of the host's core, see `benchmarks/speed.py`."""
-    near_time: float = 0.0
-    """The same of the near worker's."""
 
     @property
     def counts(self) -> bool:
-        """Whether the cores were there, and fast enough for their clocks to be trusted."""
-        speed = min(self.host_time, self.near_time) / self.seconds
-        return self.others <= OTHERS and speed >= _LEAST_SPEED
+        """Whether the host had its core for itself."""
+        return self.others <= OTHERS
 
     @property
     def others(self) -> float:
@@ -60,11 +53,8 @@ class Totals:
 class Meter:
     """Follows the batches of one loader."""
 
-    def __init__(
-        self, loader: headrace.Loader, *, core: int, host_clock: Callable[[], float], near_clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, loader: headrace.Loader, *, core: int) -> None:
         self._loader, self._core = loader, core
-        self._clocks = host_clock, near_clock
         self._batches = self._samples = 0
         self._near = (0.0, 0)
         self._last = self._now()
@@ -83,7 +73,6 @@ class Meter:
             figures["near_batches"],
             self._near[1],
             busy_seconds({self._core}) or 0.0,
-            *(clock() for clock in self._clocks),
         )
 
     def batch(self, samples: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of two prongs tells slow cores from slow strategies, and writes its figures beside models and bars."""
+"""The benchmark of two prongs counts what was left alone, and writes its figures beside models and bars."""
 
 from __future__ import annotations
 
@@ -11,27 +11,42 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks._prongs.cell import ALONE, NEAR_ALONE
-from benchmarks._prongs.figures import completed, full_rate
+from benchmarks._prongs.bench import Cell, Run
+from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
 
-@pytest.mark.parametrize(
-    ("changes", "counts"),
-    [
-        ({}, True),
-        ({"core_busy": 1.0}, False),
-        ({"host_time": 0.4}, False),
-        ({"near_time": 0.4}, False),
-    ],
-    ids=["alone", "another program", "slow host", "slow near worker"],
-)
-def test_a_turn_counts_that_had_its_cores(changes, counts):
-    usual = Totals(1.0, 10, 160, host_cpu=0.84, core_busy=0.86, host_time=0.9, near_time=0.8)
+def test_a_run_counts_that_had_its_core():
+    usual = Totals(1.0, 10, 160, host_cpu=0.84, core_busy=0.86)
 
-    assert replace(usual, **changes).counts == counts
+    assert usual.counts
+    assert not replace(usual, core_busy=1.0).counts
+
+
+def a_cell(*rates, trainer="none", busy=0.0):
+    """A cell of runs with these rates."""
+    runs = [
+        Run([(Totals(1.0, 10, rate, core_busy=busy), None)], {"buffer_bytes": 0, "prongs": {"rate": rate}})
+        for rate in rates
+    ]
+    return Cell("wrr", trainer, 99, 4, whole_epochs=False, runs=runs)
+
+
+def test_the_fastest_runs_of_a_cell_count():
+    cell = a_cell(80, 100, 90, 102)
+
+    assert cell.is_settled
+    assert rate_of(cell.row()) == pytest.approx(101)
+    assert cell.row()["rates"] == [80, 100, 90, 102]
+
+
+def test_a_cell_is_settled_when_its_fastest_runs_agree():
+    assert not a_cell(100).is_settled
+    assert not a_cell(100, 90, 80).is_settled
+    assert not a_cell(100, 100, busy=0.5).is_settled, "another program had the core"
+    assert a_cell(100, trainer="slow").is_settled
 
 
 class FakeLoader:
@@ -50,7 +65,7 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     monkeypatch.setattr(time, "process_time", lambda: clock[0])
     monkeypatch.setattr("benchmarks._prongs.meter.busy_seconds", lambda _core: 1.5 * clock[0])
     loader = FakeLoader()
-    meter = Meter(loader, core=0, host_clock=lambda: clock[0] / 1.2, near_clock=lambda: clock[0] / 1.25)
+    meter = Meter(loader, core=0)
     meter.batch(16)
     meter.cut()
     for _ in range(2):
@@ -63,36 +78,22 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     assert (found.batches, found.samples, found.near_made, found.near_batches) == (2, 32, 6, 4)
     assert found.seconds == pytest.approx(1.2)
     assert found.others == pytest.approx(0.5)
-    assert (found.host_time, found.near_time) == pytest.approx((1.0, 0.96))
 
 
 def measured(**changes):
-    """A hundred seconds at full speed, in which the host made four batches for each of the near worker's."""
+    """A hundred seconds, in which the host made four batches for each of the near worker's."""
     return {
         "source": "png", "strategy": "wrr", "trainer": "none", "step": 0.0, "batches": 125, "samples": 1250,
         "seconds": 100.0, "near_batches": 25, "near_made": 25, "host_cpu": 100.0, "near_cpu": 25.0, "epoch_batches": 99,
         "host_seconds_a_batch": 1.0, "near_seconds_a_batch": 4.0, "take": 0.0, "fetch": 0.0, "prefetch": 4,
-        "buffer_bytes": 1.0, "host_rate": 10.0, "near_rate": 2.5, "host_time": 100.0, "near_time": 100.0, **changes,
+        "buffer_bytes": 1.0, "host_rate": 10.0, "near_rate": 2.5, **changes,
     }  # fmt: skip
 
 
 def test_what_lay_ready_before_the_clock_ran_is_not_counted():
-    assert full_rate(measured(near_made=15)) == pytest.approx(11.5)
-    assert full_rate(measured(near_made=35)) == pytest.approx(12.5), "what was not taken brings nothing"
-    assert full_rate(measured(near_made=15, step=0.1)) == pytest.approx(12.5), "the trainer sets the pace"
-
-
-def test_a_slow_core_is_no_slow_strategy():
-    assert full_rate(measured(strategy=ALONE, host_time=80.0, near_batches=0)) == pytest.approx(1250 / 80)
-    assert full_rate(measured(strategy=NEAR_ALONE, near_time=50.0)) == pytest.approx(25.0)
-    slow_host = measured(host_time=50.0, batches=75, samples=750)
-    assert full_rate(slow_host) == pytest.approx(12.5)
-    assert completed(slow_host, None)["model_error"] == pytest.approx(0.0, abs=1e-6)
-    assert full_rate(measured(host_time=50.0, step=1.0)) == pytest.approx(25.0), "the trainer goes by the host's clock"
-
-
-def test_cpu_time_is_that_of_a_core_at_full_speed():
-    assert completed(measured(host_time=80.0), None)["host_cpu_a_sample"] == pytest.approx(0.8 * 100 / 1250)
+    assert rate_of(measured(near_made=15)) == pytest.approx(11.5)
+    assert rate_of(measured(near_made=35)) == pytest.approx(12.5), "what was not taken brings nothing"
+    assert rate_of(measured(near_made=15, step=0.1)) == pytest.approx(12.5), "the trainer sets the pace"
 
 
 def test_model_and_simulator_stand_beside_a_measurement():
@@ -115,8 +116,6 @@ def test_it_measures_each_strategy_beside_its_model(tmp_path):
     assert {"CPU only", "mte", "wrr", "paced"} <= {strategy for _, strategy in rows}
     assert ("slow", "paced, sparing") in rows
     assert all(row["rate"] > 0 and row["modelled"] > 0 and row["simulated"] > 0 for row in rows.values())
-    assert all(row["seconds"] <= row["all_seconds"] for row in rows.values())
-    assert all(row["host_time"] > 0 and row["near_time"] > 0 for row in rows.values())
     assert rows["none", "paced"]["near_rate"] > 0
     assert document["watts"]["near"] > 0
     assert "claim" in done.stdout

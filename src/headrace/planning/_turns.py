@@ -26,6 +26,8 @@ _MOST_REPEATS = 256
 _LEAST_SAMPLES = 16
 _SKIPPED = 1  # batches at the beginning of an epoch, while threads start
 _HANDED_OVER = 0.1  # of the cores' time, at most: while one waits for storage another thread has to wake up
+_MOST_REST, _GLANCE = 2.0, 0.02  # seconds
+_IDLE = 0.1  # of a core
 _BEYOND = 2  # batches that are left of it, beside those that are under way: so that no thread runs out of work
 
 
@@ -165,7 +167,18 @@ def take_midst(loader: Loader, batches: int) -> Turn:
         next(iterator)
     turn = _timed(loader, lambda: collections.deque(itertools.islice(iterator, batches), maxlen=0))
     iterator.close()
+    _rest()
     return turn
+
+
+def _rest() -> None:
+    """Wait until what was under way when a loader was left has ended: it would be in the CPU time of the next turn."""
+    deadline = time.monotonic() + _MOST_REST
+    while time.monotonic() < deadline:
+        used = time.process_time()
+        time.sleep(_GLANCE)
+        if time.process_time() - used < _IDLE * _GLANCE:
+            return
 
 
 def _timed(loader: Loader, load: Callable[[], Any]) -> Turn:
