@@ -110,7 +110,7 @@ def _iterate(
             begun, settling = now, 0.0
         if not settling and now - begun >= seconds:
             break
-        if number % 8 == 0:
+        if not settling and number % 8 == 0:
             memory.append(_resident_bytes())
     return memory
 

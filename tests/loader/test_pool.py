@@ -40,6 +40,11 @@ def test_memory_is_whole_pages_and_comes_back_with_its_last_view(engine):
     assert address(engine.memory(SIZE)) == at
 
 
+def test_a_prepared_batch_fits_where_one_of_whole_huge_pages_has_been(engine):
+    at = address(engine.memory(4 << 20))
+    assert address(engine.memory((4 << 20) + 8192)) == at
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell what is mapped")
 def test_what_nobody_needs_goes_back_to_the_system(engine):
     held = [engine.memory(SIZE) for _ in range(3)]

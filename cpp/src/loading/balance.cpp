@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kForget(100);
 constexpr double kFaster = 1.5;
 // Storage comes first: what it still holds back cannot be computed. So its queue is kept somewhat shorter than the
 // cores', as if it were slower by this.
-constexpr double kFirst = 1.25;
+constexpr double kFirst = 2.0;
 
 }  // namespace
 

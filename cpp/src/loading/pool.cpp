@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 
 namespace headrace {
@@ -12,11 +13,15 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // A block that nobody has needed for so many batches is a surplus: long enough not to give back what is needed soon.
-constexpr std::size_t kLookEvery = 32;
+constexpr std::size_t kLookEvery = 16;
+// A prepared batch is a little larger than its pixels, and shall fit where a batch of the host's own has been.
+constexpr std::size_t kMore = std::size_t{64} << 10;
 
 Block* map_block(std::size_t size) noexcept {
+  if (size > SIZE_MAX / 2) return nullptr;
   const std::size_t unit = size >= kHugePage ? kHugePage : kPage;
-  const std::size_t rounded = (std::max<std::size_t>(size, 1) + unit - 1) / unit * unit;
+  const std::size_t wanted = size >= kHugePage ? size + kMore : std::max<std::size_t>(size, 1);
+  const std::size_t rounded = (wanted + unit - 1) / unit * unit;
   void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
 #if defined(MADV_HUGEPAGE)
