@@ -64,15 +64,6 @@ def main(
     console = Console(stderr=True)
     extent = Extent(seconds, epoch, rounds, prefetch, sparing)
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="headrace-prongs-") as folder_name:
-        scratch = Path(folder_name)
-        datasets = {name: make_dataset(SOURCES[name], folder, scratch / f"{name}.hr") for name in sources.split(",")}
-        for name, dataset in datasets.items():
-            bench = Bench(name, dataset, scratch, extent, lambda text: console.print(text, highlight=False))
-            for near in wanted:
-                rows += bench.measure(near)
-    for table in [*tables(rows), bars(rows)]:
-        typer.echo(f"{table.title}\n\n{table.markdown()}\n")
     document = {
         "benchmark": "prongs",
         "machine": machine.describe(),
@@ -85,8 +76,17 @@ def main(
         "seconds": seconds,
         "rows": rows,
     }
-    if output is not None:
-        results.write(output, document)
+    with tempfile.TemporaryDirectory(prefix="headrace-prongs-") as folder_name:
+        scratch = Path(folder_name)
+        datasets = {name: make_dataset(SOURCES[name], folder, scratch / f"{name}.hr") for name in sources.split(",")}
+        for name, dataset in datasets.items():
+            bench = Bench(name, dataset, scratch, extent, lambda text: console.print(text, highlight=False))
+            for near in wanted:
+                rows += bench.measure(near)
+                if output is not None:  # each time: it takes long, and what was measured is not lost
+                    results.write(output, document)
+    for table in [*tables(rows), bars(rows)]:
+        typer.echo(f"{table.title}\n\n{table.markdown()}\n")
 
 
 def _near_workers(shares: str, ratios: str, trainers: tuple[str, ...], strategies: tuple[str, ...]) -> list[Near]:

@@ -85,9 +85,13 @@ def kernels_ceilings(folder: Path) -> str:
     return f"{kernel_report.ceiling_table(document).markdown()}\n\n{run}"
 
 
+# Runs of `benchmarks/plan.py`, each with the disk rate that its images' reads allow; a later one replaces parts.
+_PLANS = ("plan.json", "plan-jpeg.json", "plan-png-adaptive.json")
+
+
 def plan_summary(folder: Path) -> str:
     """What plans come to, and two renditions while storage changes."""
-    document = results.read(folder / "plan.json")
+    document = plan_report.joined([results.read(folder / name) for name in _PLANS])
     changing = plan_report.adaptive_table(document["adaptive"])
     return "\n\n".join(
         [
@@ -101,7 +105,7 @@ def plan_summary(folder: Path) -> str:
 
 def plan_cells(folder: Path) -> str:
     """Plans beside what happened: every environment, then what it comes to, and the other parts."""
-    document = results.read(folder / "plan.json")
+    document = plan_report.joined([results.read(folder / name) for name in _PLANS])
     parts = [plan_report.provenance(document)]
     for table in plan_report.tables(document):
         parts += [f"### {table.title}", table.markdown()]

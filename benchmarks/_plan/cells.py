@@ -25,6 +25,7 @@ _SECONDS = 0.5  # of a turn
 # Of the turns the fastest third counts, as in a calibration, and three at least: neighbours of the machine and of its
 # disk only slow, and nothing else tells of them.
 _LEAST_COUNTED = 3
+_LEAST_TURNS = 6  # a neighbour may stay for minutes: fewer might all be its
 _ALIKE = 0.02  # how far those may lie apart
 _MOST_SAMPLES = 400_000
 
@@ -94,7 +95,7 @@ class Cell:
     def settled(self) -> bool:
         """Whether the fastest turns agree."""
         rates = [turn.rate for turn in self.counted]
-        return len(rates) >= _LEAST_COUNTED and rates[-1] >= (1 - _ALIKE) * rates[0]
+        return len(self.turns) >= _LEAST_TURNS and rates[-1] >= (1 - _ALIKE) * rates[0]
 
     @property
     def rate(self) -> float:

@@ -126,10 +126,25 @@ def shares_text(shares: Mapping[str, float] | None) -> str:
     return " + ".join(f"{share:.0%} {name}" for name, share in shares.items())
 
 
+def joined(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several runs as one; where two have measured the same renditions on as many cores, the later one counts."""
+    adaptive = {(part["source_format"], part["cores"]): part for each in documents for part in each["adaptive"]}
+    return {
+        "mix": [part for each in documents for part in each["mix"]],
+        "adaptive": list(adaptive.values()),
+        "records": next((each["records"] for each in reversed(documents) if each["records"]), None),
+        "training": [part for each in documents for part in each["training"]],
+        "runs": list(documents),
+    }
+
+
 def provenance(document: Mapping[str, Any]) -> str:
     """Where the figures come from, in one paragraph."""
-    machine, ours = document["machine"], document["headrace"]
+    said = []
+    for run in document["runs"]:
+        machine, ours = run["machine"], run["headrace"]
+        said.append(f"`{run['command']}` at commit {ours['commit'] or 'no commit'}")
     return (
-        f"Measured with `{document['command']}` at commit {ours['commit'] or 'no commit'} on {machine['cpu']} "
-        f"({machine['cores']} cores, {ours['target']} target, {machine['python']})."
+        f"Measured with {', '.join(said)}, on {machine['cpu']} ({machine['cores']} cores, {ours['target']} target, "
+        f"{machine['python']})."
     )
