@@ -85,7 +85,7 @@ def kernels_ceilings(folder: Path) -> str:
     return f"{kernel_report.ceiling_table(document).markdown()}\n\n{run}"
 
 
-# Runs of `benchmarks/plan.py`, each with the disk rate that its images' reads allow; a later one replaces parts.
+# Runs of `benchmarks/plan.py`, in the order in which they were made.
 _PLANS = ("plan.json", "plan-jpeg.json", "plan-png-adaptive.json")
 
 

@@ -43,18 +43,20 @@ def mix_table(part: Mapping[str, Any]) -> Table:
     return Table(
         columns,
         rows,
-        title=f"{part['source_format']} source, {part['images']} images: images/s measured (predicted)",
+        title=f"{_named(part)}, {part['images']} images: images/s measured (predicted)",
         notes=[(f"Storage emulated: {rates}; {reads}. Batches of {part['batch_size']}.")],
     )
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    return f"{part['source_format']} source, storage up to {max(part['storage_rates'].values()) / 1e6:.0f} MB/s"
 
 
 def summary_table(parts: Sequence[Mapping[str, Any]]) -> Table:
     """What the cells come to: a column a source."""
     rows = [[label, *(show(part["summary"]) for part in parts)] for label, show in _SUMMARY]
     rows.append(["cells whose turns never agreed to 2 %", *(str(part["unsettled_cells"]) for part in parts)])
-    return Table(
-        ["", *(f"{part['source_format']} source" for part in parts)], rows, title="What the environments come to"
-    )
+    return Table(["", *map(_named, parts)], rows, title="What the environments come to")
 
 
 def _most_mixed(found: Mapping[str, Any]) -> str:
@@ -127,13 +129,14 @@ def shares_text(shares: Mapping[str, float] | None) -> str:
 
 
 def joined(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several runs as one; where two have measured the same renditions on as many cores, the later one counts."""
+    """Several runs as one; of renditions on as many cores, and of trainings, the later one counts."""
+    trained = {part["source_format"]: part for each in documents for part in each["training"]}
     adaptive = {(part["source_format"], part["cores"]): part for each in documents for part in each["adaptive"]}
     return {
         "mix": [part for each in documents for part in each["mix"]],
         "adaptive": list(adaptive.values()),
         "records": next((each["records"] for each in reversed(documents) if each["records"]), None),
-        "training": [part for each in documents for part in each["training"]],
+        "training": list(trained.values()),
         "runs": list(documents),
     }
 
