@@ -128,11 +128,11 @@ def test_a_dataset_is_not_told_to_become_what_it_is(kind):
     assert "format" not in offered(measurements)
 
 
-def test_what_a_dataset_was_made_from_is_for_the_user_to_say():
+def test_a_dataset_is_stored_anew_from_itself():
     source = Source(kind="dataset", name="photos.hr", formats={"png": 1.0})
     measurements = decode_bound(formats=(cost("hri:fast", cpu_seconds=0.001),), source=source)
 
-    assert "SOURCE photos.new.hr" in offered(measurements)["format"].command
+    assert offered(measurements)["format"].command == "headrace build photos.hr photos.new.hr --format hri:fast"
 
 
 def test_a_device_may_decode():
