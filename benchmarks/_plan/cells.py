@@ -95,7 +95,8 @@ class Cell:
     def settled(self) -> bool:
         """Whether the fastest turns agree."""
         rates = [turn.rate for turn in self.counted]
-        return len(self.turns) >= _LEAST_TURNS and rates[-1] >= (1 - _ALIKE) * rates[0]
+        enough = len(self.turns) >= _LEAST_TURNS and len(rates) >= _LEAST_COUNTED
+        return enough and rates[-1] >= (1 - _ALIKE) * rates[0]
 
     @property
     def rate(self) -> float:

@@ -131,6 +131,7 @@ def test_a_cell_is_settled_when_its_fastest_turns_agree():
     assert not a_cell(100, 100, 100).settled, "a neighbour may have been there all the time"
     assert a_cell(80, 90, 100, 101, 99, 85).settled, "neighbours only slow"
     assert not a_cell(80, 90, 100, 104, 96, 85).settled
+    assert not (a_cell(100) + a_cell(*[100] * 5, others=0.4)).settled, "one had its cores for itself"
 
 
 def test_the_fastest_third_of_the_turns_counts():
