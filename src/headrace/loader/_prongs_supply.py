@@ -26,6 +26,10 @@ MOST_LATE = 2
 _LOOK_AHEAD = 4
 # While a near batch is waited for: how often the host sees whether it has something better to do.
 _GLANCE = 0.01
+# Batches of the host's that are done and wait with it: so many show that the near prong is what the rest waits for.
+_HELPS_FROM = 2
+# What it makes lies there until its slot comes.
+_MOST_HELPED = 4
 
 
 @dataclass(slots=True)
@@ -110,24 +114,38 @@ class ProngSupply:
         return draft
 
     def _wait_for_near(self, pixels: NearPixels, stop: StopSign) -> None:
-        """Wait, and meanwhile make the batch after it, if the host has nothing else to do.
-
-        The near prong, which is at work on this one, goes on with the next but one, and is no longer behind.
-        """
+        """Wait, and meanwhile make others of the near prong's, if it is behind and the host ahead."""
         while not pixels.wait(_GLANCE if self._helps else SLICE_SECONDS):
             check(stop)
-            number = self.turns.tail - 1
-            behind = self._helps and self.given_up is None and number >= max(self.turns.bottom, self._claimed)
-            if behind and not self._helped and not self.near.has(number) and self._has_patience_ended(pixels):
+            if not self._helps or self.given_up is not None or not self._has_patience_ended(pixels):
+                continue
+            number = self._spared()
+            if number is not None:
                 self._helped[number] = submit(self._tail, number, self._gather, self._source)
                 self.near.leave(number)
 
     def _has_patience_ended(self, pixels: NearPixels) -> bool:
-        """Whether the host is idle, and has been waiting for half the time that a batch takes it."""
+        """Whether batches of the host's wait too, and half the time has gone by that one takes it.
+
+        It is not waited for until the host has nothing left to do: what it makes of the near prong's must be done when
+        its slot comes, and not only begun.
+        """
         pace = self.measure.pace()
-        if pace is None or pixels.waited < pace.host / 2:
+        if pace is None or pixels.waited < pace.host / 2 or len(self._helped) == _MOST_HELPED:
             return False
-        return all(draft.batch.wait(0.0) for draft in (*self._host, *self._redone.values()))
+        under_way = (*self._host, *self._redone.values())
+        done = sum(draft.batch.wait(0.0) for draft in under_way)
+        return done >= min(_HELPS_FROM, len(under_way)) and all(d.batch.wait(0.0) for d in self._helped.values())
+
+    def _spared(self) -> int | None:
+        """Give the batch of the near prong's that the host makes next, to bring it back in time.
+
+        It is not the one after that which is waited for: the near prong has begun with it before it hears of this.
+        """
+        tail = self.turns.tail
+        lowest = max(self.turns.bottom, self._claimed, tail - _MOST_HELPED - 2)
+        coming = [number for number in range(tail - 1, lowest - 1, -1) if number not in self._helped]
+        return next((number for number in coming[1:2] + coming[:1] if not self.near.has(number)), None)
 
     def _near_is_ready(self) -> bool:
         """Whether the near prong's next batch is settled, and is not one that the host has begun with."""

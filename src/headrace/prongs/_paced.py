@@ -37,7 +37,7 @@ class Paced(Strategy):
     An epoch takes N · T, as with `wrr`, to half a per cent or so. The order follows from the pattern alone, so a run
     with the recorded pattern has the same order, whatever its timing; a batch that is late is waited for, up to a
     bound, and then made by the host for the very same slot. A near prong that has slowed down holds up nobody for long:
-    a host that has nothing else to do while it waits makes the batch after the one that is waited for.
+    a host that is ahead while it waits makes some of those that come after.
     """
 
     name: ClassVar[str] = "paced"

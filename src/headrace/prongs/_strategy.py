@@ -62,7 +62,7 @@ class Strategy(ABC):
     follows_pattern: ClassVar[bool] = True
     """Whether the order is a pure function of the plan, and not of timing."""
     host_helps: ClassVar[bool] = False
-    """Whether a host that has nothing else to do makes batches of a near prong that is behind, for their slots."""
+    """Whether a host that is ahead makes batches of a near prong that is behind, for their slots."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plans", _by_epoch(self.plans))

@@ -19,7 +19,7 @@ from headrace.prongs.worker._maker import Maker
 _LOOK_SECONDS = 0.01
 _JUDGE_SECONDS = 0.25
 _AGAIN_SECONDS = 1.0
-_TIMED = 8
+_TIMED = 16
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
