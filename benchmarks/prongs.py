@@ -7,9 +7,9 @@ say. The trainer takes no time; or as long as both prongs together need ("matche
 alone ("slow"), where `paced, sparing` keeps the near worker on; these two with the first share only.
 
 Near workers have a given share of a core; or the share at which their speed is a given ratio of the host's, which is
-found by trial. Each run of a cell is a process of its own, cells take turns, and the fastest two runs of each count,
-when they agree or after so many. Left out are a run's first epoch, in which everything is calibrated, and batches that
-were made before the clock ran.
+found by trial. Each run of a cell is a process of its own, cells take turns, and the fastest two runs of each count
+(beside a slow trainer those that took the least CPU), when they agree or after so many. Left out are a run's first
+epoch, in which everything is calibrated, and batches that were made before the clock ran.
 """
 
 from __future__ import annotations

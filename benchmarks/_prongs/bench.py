@@ -28,6 +28,7 @@ _LONGER = 3.0  # a turn of the near worker alone, or beside a slow trainer: its 
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
 _COUNTED = 2  # runs of a cell, the fastest: neighbours of the machine only slow it
+_LEAST_RUNS = 3  # of a cell: a neighbour may stay for minutes, and fewer might all be its
 _ALIKE = 0.03  # how far those may lie apart
 
 
@@ -78,26 +79,30 @@ class Cell:
     runs: list[Run] = field(default_factory=list)
 
     @property
-    def has_few_batches(self) -> bool:
-        """Whether few come in a second, so that it takes longer to tell."""
-        return self.strategy == NEAR_ALONE or self.trainer == "slow"
+    def is_paced_by_trainer(self) -> bool:
+        return self.trainer == "slow"
 
     @property
-    def wanted(self) -> int:
-        """Runs that are counted: where the trainer sets the pace, one tells as much as two."""
-        return _COUNTED if self.trainer == "none" else 1
+    def has_few_batches(self) -> bool:
+        """Whether few come in a second, so that it takes longer to tell."""
+        return self.strategy == NEAR_ALONE or self.is_paced_by_trainer
 
     @property
     def counted(self) -> list[Run]:
-        """The fastest of those that had the host's core for themselves; of all, if none had."""
+        """The best of those that had the host's core for themselves; of all, if none had."""
         alone = [run for run in self.runs if run.total.counts] or self.runs
-        return sorted(alone, key=lambda run: self._rate(run.total), reverse=True)[: self.wanted]
+        return sorted(alone, key=lambda run: self._merit(run.total), reverse=True)[:_COUNTED]
 
     @property
     def is_settled(self) -> bool:
         """Whether enough runs count, and agree."""
-        rates = [self._rate(run.total) for run in self.counted if run.total.counts]
-        return len(rates) == self.wanted and rates[-1] >= (1 - _ALIKE) * rates[0]
+        merits = [self._merit(run.total) for run in self.counted if run.total.counts]
+        alike = len(merits) == _COUNTED and merits[-1] >= (1 - _ALIKE) * merits[0]
+        return alike and len(self.runs) >= _LEAST_RUNS
+
+    def _merit(self, total: Totals) -> float:
+        """What neighbours can only lessen: the rate; samples a CPU second, where the trainer sets the rate."""
+        return total.samples / total.host_cpu if self.is_paced_by_trainer else self._rate(total)
 
     def _rate(self, total: Totals) -> float:
         return rate_of({"step": self.step, **asdict(total)})

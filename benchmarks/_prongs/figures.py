@@ -69,7 +69,7 @@ def _predicted(row: dict[str, Any]) -> dict[str, Any]:
         batches=row["epoch_batches"],
         take=row["take"],
         fetch=row["fetch"],
-        ahead=row["prefetch"],
+        ahead=row["prefetch"] + 1,  # the trainer takes one while it works on the one before
         capacity=512,
     )
     simulation = Simulation(setting, None if row["strategy"] == ALONE else strategy_of(row["strategy"]), goes_on=True)

@@ -25,13 +25,13 @@ def test_a_run_counts_that_had_its_core():
     assert not replace(usual, core_busy=1.0).counts
 
 
-def a_cell(*rates, trainer="none", busy=0.0):
+def a_cell(*rates, busy=0.0):
     """A cell of runs with these rates."""
     runs = [
         Run([(Totals(1.0, 10, rate, core_busy=busy), None)], {"buffer_bytes": 0, "prongs": {"rate": rate}})
         for rate in rates
     ]
-    return Cell("wrr", trainer, 99, 4, whole_epochs=False, runs=runs)
+    return Cell("wrr", "none", 99, 4, whole_epochs=False, runs=runs)
 
 
 def test_the_fastest_runs_of_a_cell_count():
@@ -43,10 +43,19 @@ def test_the_fastest_runs_of_a_cell_count():
 
 
 def test_a_cell_is_settled_when_its_fastest_runs_agree():
-    assert not a_cell(100).is_settled
+    assert a_cell(100, 99, 80).is_settled
+    assert not a_cell(100, 100).is_settled, "a neighbour may stay that long"
     assert not a_cell(100, 90, 80).is_settled
-    assert not a_cell(100, 100, busy=0.5).is_settled, "another program had the core"
-    assert a_cell(100, trainer="slow").is_settled
+    assert not a_cell(100, 100, 100, busy=0.5).is_settled, "another program had the core"
+
+
+def test_beside_a_slow_trainer_the_least_cpu_time_counts():
+    told = {"buffer_bytes": 0, "prongs": None}
+    runs = [Run([(Totals(1.0, 10, 100, host_cpu=used), None)], told) for used in (0.9, 0.5, 0.501)]
+    cell = Cell("wrr", "slow", 99, 4, whole_epochs=False, runs=runs)
+
+    assert cell.is_settled
+    assert cell.row()["host_cpu"] == pytest.approx(1.001)
 
 
 class FakeLoader:
