@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -83,3 +86,21 @@ def test_it_can_be_simulated(run, monkeypatch):
 
     assert ran.code == 0
     assert "paced" in ran.out
+
+
+@pytest.mark.parametrize("share", ["1", "0.5"])
+def test_under_nohup_it_goes_on_when_its_terminal_is_closed(dataset, tmp_path, share):
+    command = [sys.executable, "-m", "headrace", "near", str(dataset), str(tmp_path), "--cpu-share", share]
+    ignored = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    with subprocess.Popen(
+        [sys.executable, "-c", ignored + "os.execv(sys.argv[1], sys.argv[1:])", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as near:
+        assert near.stderr is not None
+        assert "waiting for a loader" in near.stderr.readline()
+        near.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            near.wait(0.3)
+        near.terminate()
+        assert near.wait(20) == 0

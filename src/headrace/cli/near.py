@@ -160,7 +160,9 @@ def _serve(
 
 @contextlib.contextmanager
 def _ending_on_signals(worker: NearWorker) -> Iterator[None]:
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    from headrace.prongs._throttle import ending_signals  # noqa: PLC0415 - as its worker
+
+    numbers = ending_signals()
     before = [signal.signal(number, lambda *_: worker.stop()) for number in numbers]
     try:
         yield

@@ -26,7 +26,12 @@ LOOK_SECONDS = 0.006
 SAVED_SECONDS = 0.02
 """How much of the wall clock's time a child that was idle may make up for."""
 _PR_SET_PDEATHSIG = 1
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Give the signals that end a worker; not what its caller lets it ignore, as `nohup` does."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
 
 class Pace:
@@ -49,7 +54,7 @@ class Pace:
 def run_throttled(rate: float, work: Callable[[], int]) -> int:
     """Run `work` in a child that gets `rate` CPU seconds a second in all its threads, and give its exit code.
 
-    Call it before any thread is started. SIGTERM, SIGINT and SIGHUP are passed on; the child ends with its parent.
+    Call it before any thread is started. What should end it is passed on; the child ends with its parent.
     """
     if not sys.platform.startswith("linux"):
         raise HeadraceError("a share of a core can be kept to on Linux only: leave --cpu-share out")
@@ -57,7 +62,7 @@ def run_throttled(rate: float, work: Callable[[], int]) -> int:
     if child == 0:
         _be_child(work)
     received: list[int] = []
-    previous = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _SIGNALS}
+    previous = {number: signal.signal(number, lambda number, _: received.append(number)) for number in ending_signals()}
     try:
         return _keep_pace(child, rate, received)
     finally:
