@@ -112,20 +112,28 @@ def plan_cells(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+# Runs of `benchmarks/prongs.py`, each of some sources.
+_PRONGS = ("prongs.json", "prongs-jpeg-hri.json")
+
+
 def prongs_summary(folder: Path) -> str:
     """What two prongs make of near workers of several speeds."""
-    document = results.read(folder / "prongs.json")
-    return "\n\n".join([prongs_report.gains(document["rows"]).markdown(), prongs_report.provenance(document)])
+    runs, rows = _prongs(folder)
+    return "\n\n".join([prongs_report.gains(rows).markdown(), prongs_report.provenance(runs)])
 
 
 def prongs_cells(folder: Path) -> str:
     """Two prongs beside what they are held against, then every cell."""
-    document = results.read(folder / "prongs.json")
-    bars = prongs_report.bars(document["rows"])
-    parts = [prongs_report.provenance(document), bars.markdown()]
-    for table in prongs_report.tables(document["rows"]):
+    runs, rows = _prongs(folder)
+    parts = [prongs_report.provenance(runs), prongs_report.bars(rows).markdown()]
+    for table in prongs_report.tables(rows):
         parts += [f"### {table.title}", table.markdown()]
     return "\n\n".join(parts)
+
+
+def _prongs(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    runs = [results.read(folder / name) for name in _PRONGS]
+    return runs, [row for run in runs for row in run["rows"]]
 
 
 RENDERERS: Mapping[str, Callable[[Path], str]] = {

@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
@@ -34,10 +34,16 @@ _CALIBRATING = 2.0  # seconds of the first epoch, or all of it
 _SETTLING = 1.0  # seconds of the second that do not count
 
 
+class NearOnly(Mte):
+    """All batches are the near worker's, and nobody helps."""
+
+    host_helps: ClassVar[bool] = False
+
+
 def strategy_of(name: str) -> Any:
     """Give a strategy of the loader's by the benchmark's name for it."""
     if name == NEAR_ALONE:
-        return Mte(plans=dict.fromkeys(range(_MOST_EPOCHS), Pattern(0, 1, 1)))
+        return NearOnly(plans=dict.fromkeys(range(_MOST_EPOCHS), Pattern(0, 1, 1)))
     return Paced(spare_host=True) if name == SPARING else find_strategy(name)
 
 

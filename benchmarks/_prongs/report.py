@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Any
@@ -121,11 +122,12 @@ def stated() -> dict[str, float]:
     return asdict(WATTS)
 
 
-def provenance(document: dict[str, Any]) -> str:
+def provenance(runs: Sequence[dict[str, Any]]) -> str:
     """Where the figures come from, in one paragraph."""
-    machine = document["machine"]
-    watts = ", ".join(f"{name} {value:g}" for name, value in document["watts"].items())
+    machine = runs[0]["machine"]
+    said = ", ".join(f"`{run['command']}` at commit {run['commit'] or 'no commit'}" for run in runs)
+    watts = ", ".join(f"{name} {value:g}" for name, value in runs[0]["watts"].items())
     return (
-        f"Measured with `{document['command']}` at commit {document['commit'] or 'no commit'} on {machine['cpu']} "
-        f"({machine['cores']} cores, {machine['python']}). Watts stated, not measured: {watts}."
+        f"Measured with {said}, on {machine['cpu']} ({machine['cores']} cores, {machine['python']}). "
+        f"Watts stated, not measured: {watts}."
     )

@@ -27,7 +27,7 @@ class Mte(Strategy):
     batches: it works while the host's part lasts, and while its own earlier batches are trained on. An epoch takes
     (N − S) · m + S · t. The order follows from S alone. Prepared batches lie unread until the host's part
     ends, so S is limited by what may lie there at a time. Where that gains nothing, as the link is as slow as the host,
-    the near prong is off.
+    the near prong is off. A host whose part is done while the near prong is behind makes some of its last ones.
     """
 
     name: ClassVar[str] = "mte"

@@ -41,7 +41,6 @@ class Paced(Strategy):
     """
 
     name: ClassVar[str] = "paced"
-    host_helps: ClassVar[bool] = True
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Spread what the near prong can make over the slots."""

@@ -61,7 +61,7 @@ class Strategy(ABC):
     name: ClassVar[str]
     follows_pattern: ClassVar[bool] = True
     """Whether the order is a pure function of the plan, and not of timing."""
-    host_helps: ClassVar[bool] = False
+    host_helps: ClassVar[bool] = True
     """Whether a host that is ahead makes batches of a near prong that is behind, for their slots."""
 
     def __post_init__(self) -> None:
