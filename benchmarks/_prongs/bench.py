@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from benchmarks import machine
@@ -152,7 +152,7 @@ class Bench:
         self.extent, self.tell = extent, tell
         cores = machine.usable_cores()
         self.host_core, self.near_core = cores[0], cores[-1]
-        self._ratios_a_share = [1.0]  # as near workers had them
+        self._ratios_a_share: list[float] = []  # as near workers had them
         self._batches_a_second = 20.0
         for _ in range(2):  # the first time to know how many batches it takes
             trial = self._run(self._new(ALONE, "none"), None, 0.0)
@@ -166,11 +166,13 @@ class Bench:
     def measure(self, wanted: Near) -> list[Row]:
         """Measure the strategies with one near worker, at a share that is given or is found by trial."""
         for trial in range(_TRIALS):
-            share = wanted.share or min(0.95, (wanted.ratio or 0.0) / fmean(self._ratios_a_share[-4:]))
+            share = wanted.share or min(0.95, (wanted.ratio or 0.0) / median(self._ratios_a_share or [1.0]))
             exchange = self.scratch / f"exchange-{self.source}-{share:.4f}"
             with near_worker(self.dataset, exchange, share=share, core=self.near_core):
                 near = self._new(NEAR_ALONE, "none")
                 self._run(near, exchange, 0.0)
+                self.host = self._new(ALONE, "none")  # anew: neighbours slow both, for a while
+                self._run(self.host, None, 0.0)
                 alone = self._alone(near)
                 self._ratios_a_share.append(alone["near_ratio"] / share)
                 self.tell(

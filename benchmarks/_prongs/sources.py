@@ -59,6 +59,7 @@ SOURCES = {
         Source("hri", "hri:fast", WIDTH, HEIGHT, 64, 192, normalized=False),
         Source("hri-float", "hri:fast", WIDTH, HEIGHT, 64, 192),
         Source("cifar", "png", 32, 32, 1024, 2048),
+        Source("cifar-bytes", "png", 32, 32, 1024, 2048, normalized=False),
     )
 }
 
