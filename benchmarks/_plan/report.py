@@ -129,14 +129,10 @@ def shares_text(shares: Mapping[str, float] | None) -> str:
 
 
 def joined(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several runs as one; of renditions on as many cores, and of trainings, the later one counts."""
-    trained = {part["source_format"]: part for each in documents for part in each["training"]}
-    adaptive = {(part["source_format"], part["cores"]): part for each in documents for part in each["adaptive"]}
+    """Several runs, of a source each, as one."""
     return {
-        "mix": [part for each in documents for part in each["mix"]],
-        "adaptive": list(adaptive.values()),
-        "records": next((each["records"] for each in reversed(documents) if each["records"]), None),
-        "training": list(trained.values()),
+        **{name: [part for run in documents for part in run[name]] for name in ("mix", "adaptive", "training")},
+        "records": next((run["records"] for run in documents if run["records"]), None),
         "runs": list(documents),
     }
 

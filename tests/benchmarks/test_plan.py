@@ -111,14 +111,12 @@ def test_tables_hold_the_figures():
     assert "50% hri:fast + 50% raw" in text
 
 
-def test_of_renditions_that_were_measured_twice_the_later_run_counts():
-    def run(ratio, **parts):
-        adaptive = [{"source_format": "png", "cores": 1, "ratio": ratio}]
-        return {"mix": [], "adaptive": adaptive, "records": None, "training": [], **parts}
+def test_runs_of_a_source_each_are_shown_as_one():
+    def run(**parts):
+        return {"mix": [], "adaptive": [], "records": None, "training": [], **parts}
 
-    found = report.joined([run(0.9, mix=["a"], records={"gain": 2}), run(0.95, mix=["b"])])
-    assert found["mix"] == ["a", "b"]
-    assert [part["ratio"] for part in found["adaptive"]] == [0.95]
+    found = report.joined([run(mix=["a"]), run(mix=["b"], adaptive=["c"], records={"gain": 2})])
+    assert (found["mix"], found["adaptive"], found["training"]) == (["a", "b"], ["c"], [])
     assert found["records"] == {"gain": 2}
 
 

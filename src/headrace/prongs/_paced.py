@@ -15,8 +15,8 @@ from headrace.prongs._strategy import Decision, Outlook, Strategy
 # A share of so many: half a batch of error in an epoch of eight thousand.
 _MOST_OF = 4096
 
-# How busy the near prong is kept. Asked for a part more than it can make, it holds up everything by that part; asked
-# for less, it rests for a part of its own share, which is small. Where the trainer sets the pace it costs nothing.
+# How busy the near prong is kept. Asked for a part more than it can make, it is waited for, and the host must help;
+# asked for less, it rests for a part of its own share, which is small. Where the trainer sets the pace, that is free.
 _UTILISATION, _BESIDE_TRAINER = 0.98, 0.9
 
 
