@@ -24,7 +24,8 @@ _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.98, 1.01
 _TRIALS = 4
-_LONGER = 3.0  # a turn of the near worker alone, or beside a slow trainer: its batches are few
+# Turns of the near worker alone, and beside a slow trainer, are so many times longer: their batches are few.
+_LONGER, _LONGEST = 3.0, 5.0
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
 _COUNTED = 2  # runs of a cell, the fastest: neighbours of the machine only slow it
@@ -83,9 +84,9 @@ class Cell:
         return self.trainer == "slow"
 
     @property
-    def has_few_batches(self) -> bool:
-        """Whether few come in a second, so that it takes longer to tell."""
-        return self.strategy == NEAR_ALONE or self.is_paced_by_trainer
+    def length(self) -> float:
+        """How many times the usual seconds it takes to tell."""
+        return _LONGEST if self.is_paced_by_trainer else _LONGER if self.strategy == NEAR_ALONE else 1.0
 
     @property
     def counted(self) -> list[Run]:
@@ -212,7 +213,7 @@ class Bench:
     def _new(self, strategy: str, trainer: str) -> Cell:
         extent = self.extent
         whole = strategy == "mte" and trainer != "slow"  # where the trainer sets the pace, it is off
-        seconds = extent.epoch_seconds if whole else _MIDST * (_LONGER * extent.seconds + 4)
+        seconds = extent.epoch_seconds if whole else _MIDST * (_LONGEST * extent.seconds + 6)
         batches = max(40, round(seconds * self._batches_a_second))
         return Cell(strategy, trainer, batches, extent.sparing if strategy == SPARING else extent.prefetch, whole)
 
@@ -227,7 +228,7 @@ class Bench:
             "step": step,
             "batches": cell.epoch_batches,
             "whole_epochs": cell.whole_epochs,
-            "seconds": self.extent.seconds * (_LONGER if cell.has_few_batches else 1.0),
+            "seconds": self.extent.seconds * cell.length,
             "prefetch": cell.prefetch,
             "core": self.host_core,
         }

@@ -98,6 +98,18 @@ def test_only_what_is_marked_is_looked_for(tmp_path):
         assert stats["near"]["worker"] == "worker"
 
 
+def test_what_was_marked_is_not_bad_where_another_near_worker_has_come(tmp_path):
+    """Marks are remembered, so that a batch is read without a look at the cell; it may say something else by now."""
+    with host(tmp_path) as exchange:
+        near = near_of(exchange)
+        near.say(beat(marks=((0, 0, 40, 7, 9),)))
+        assert exchange.ready(name_of(8))
+        near.say(beat())
+
+        assert exchange.read(name_of(8)) is None
+        assert exchange.stats()["rejected"] == {}
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
     with host(tmp_path, direct=direct) as exchange:

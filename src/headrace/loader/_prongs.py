@@ -122,7 +122,12 @@ class Prongs:
             Turns(plan.remaining, given or (HOST_ONLY if strategy.follows_pattern else None)),
             ahead=self._options.batches_ahead,
             helps=strategy.host_helps,
-            measure=Measure(self._meters, source.stats, self._options.threads),
+            measure=Measure(
+                self._meters,
+                source.stats,
+                threads=self._options.threads,
+                images_a_batch=plan.batch_size * max(1, len(self._fields)),
+            ),
             meters=self._counts,
             decide=walk.decide,
         )

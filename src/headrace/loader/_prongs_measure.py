@@ -3,7 +3,8 @@
 
 Where the loader waited for the host's batches, the host was at work all the time, and its time a batch is the clock's
 between those that were waited for. Where it did not, the trainer sets the pace, and what the host could do follows from
-how long its threads were busy. Medians are taken, so that a pause of the whole machine is not taken for anybody's pace.
+how long its threads were busy with what they have made, taken or not: at first they make more than is taken. Medians
+are taken, so that a pause of the whole machine is not taken for anybody's pace.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from headrace.loader._stats import Meters
 from headrace.prongs._model import Times
@@ -41,13 +43,30 @@ class Pace:
         return Times(host=self.host, near=near, step=self.step, link=link, take=take, reading=self.reading)
 
 
+class Work(NamedTuple):
+    """What the host's threads have done."""
+
+    busy: float = 0.0
+    """Seconds of all of them."""
+    reading: float = 0.0
+    """Of these."""
+    images: float = 0.0
+
+    def since(self, before: Work) -> Work:
+        """Give what came after."""
+        return Work(*(now - then for now, then in zip(self, before, strict=True)))
+
+
 class Measure:
     """Follows one epoch. The first batch, which has everybody's start in it, does not count."""
 
-    def __init__(self, meters: Meters, source_stats: Callable[[], dict[str, float]], threads: int) -> None:
-        self._meters, self._source_stats, self._threads = meters, source_stats, threads
+    def __init__(
+        self, meters: Meters, source_stats: Callable[[], dict[str, float]], *, threads: int, images_a_batch: int
+    ) -> None:
+        self._meters, self._source_stats = meters, source_stats
+        self._threads, self._images_a_batch = threads, images_a_batch
         self._begun: float | None = None
-        self._busy = self._reading = 0.0
+        self._before = Work()
         self._host = 0
         self._host_waited = 0.0
         self._awaited: tuple[float, int] | None = None
@@ -57,7 +76,7 @@ class Measure:
         """Note a batch that is there now, and how long it was waited for."""
         if self._begun is None:
             self._begun = time.perf_counter()
-            self._busy, self._reading = self._busy_seconds()
+            self._before = self._work()
         elif not near:
             self._count_host(time.perf_counter(), waited)
 
@@ -75,19 +94,18 @@ class Measure:
         steps = self._meters.steps.copy()
         if self._begun is None or not self._host or not steps:
             return None
-        total, reading = self._busy_seconds()
-        busy = (total - self._busy) / self._threads / self._host
+        work = self._work().since(self._before)
         saturated = self._host_waited > _WAITING * (time.perf_counter() - self._begun)
         if saturated and self._host_times:
             host = median(self._host_times)
-        elif busy:
-            host = busy
+        elif work.images and work.busy:
+            host = work.busy / self._threads / work.images * self._images_a_batch
         else:
             return None
-        share = (reading - self._reading) / (total - self._busy) if total > self._busy else 0.0
+        share = work.reading / work.busy if work.busy else 0.0
         return Pace(max(host, _LEAST), median(steps), share * host)
 
-    def _busy_seconds(self) -> tuple[float, float]:
-        """All that the host's threads did, and of this the reading."""
+    def _work(self) -> Work:
         stats = self._source_stats()
-        return sum(stats.get(name, 0.0) for name in _BUSY), stats.get("read_seconds", 0.0)
+        busy = sum(stats.get(name, 0.0) for name in _BUSY)
+        return Work(busy, stats.get("read_seconds", 0.0), stats.get("images", 0.0))

@@ -81,6 +81,11 @@ class CellReader(Generic[Said]):
         self._path, self._parse = path, parse
         self._last: tuple[bytes, Said | None] = (b"", None)
 
+    @property
+    def last(self) -> Said | None:
+        """What it said when it was last read."""
+        return self._last[1]
+
     def read(self) -> Said | None:
         """Give what it says; None if it is not whole, however often one looks. Any thread may."""
         for look in range(_LOOKS):

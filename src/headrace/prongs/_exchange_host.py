@@ -94,8 +94,10 @@ class HostExchange:
 
     def ready(self, name: BatchName) -> bool:
         """Whether a batch that is wanted can be read. Looks into one small file, and at no name that is not there."""
-        beat = self.heartbeat()
-        return beat is not None and beat.published(name)
+        return self._is_published(self._voice.look(), name)
+
+    def _is_published(self, beat: Heartbeat | None, name: BatchName) -> bool:
+        return beat is not None and beat.session == self.session and beat.published(name)
 
     def read(self, name: BatchName) -> PreparedBatch | None:
         """Give a prepared batch; None if it is not there yet.
@@ -104,13 +106,15 @@ class HostExchange:
             BadPreparedBatch: It is truncated, damaged, stale, of another run, or the near worker could not make it.
 
         """
-        beat = self.heartbeat()
-        if beat is None or not beat.published(name):
+        known = self._is_published(self._voice.seen, name)  # the near worker may be several batches ahead
+        if not known and not self.ready(name):
             return None
         path = self._folder / batch_file(name)
         try:
             prepared = self._reader.read(path, name)
             if prepared is None:
+                if known and not self.ready(name):
+                    return None  # another near worker has come, and has not made it yet
                 raise bad("unreadable", f"{path}: the near worker has published it, and it is not there")
         except BadPreparedBatch as error:
             self._rejected[error.kind] += 1

@@ -23,7 +23,7 @@ from headrace.prongs._exchange_machine import this_process
 from headrace.prongs._exchange_status import Heartbeat, Wish
 
 _AGAIN_SECONDS = 2.0
-# Orders that follow each other closely are written together: one of each small batch would cost a core some per cent.
+# Orders that follow one closely are written together: one of each small batch would cost a core some per cent.
 _TOGETHER_SECONDS = 0.005
 _END_SECONDS = 5.0
 
@@ -76,6 +76,11 @@ class Voice:
         """Remember a file outside the folder, to be removed with it."""
         self._kept.append(path)
 
+    @property
+    def seen(self) -> Heartbeat | None:
+        """What the near worker's cell said when it was last looked at."""
+        return self._near.last
+
     def look(self) -> Heartbeat | None:
         """Read the near worker's cell; None if it cannot be read or nobody has written to it."""
         self._looked = time.monotonic()
@@ -110,11 +115,13 @@ class Voice:
     def _run(self) -> None:
         while not self._stopped:
             self._tell()
-            if time.monotonic() - self._looked > BEAT_SECONDS / 2:
+            told = time.monotonic()
+            if told - self._looked > BEAT_SECONDS / 2:
                 self.look()
             self._wake.wait(BEAT_SECONDS)
-            if not self._stopped:
-                time.sleep(_TOGETHER_SECONDS)
+            early = told + _TOGETHER_SECONDS - time.monotonic()
+            if early > 0 and not self._stopped:
+                time.sleep(early)
             self._wake.clear()
         self._leave()
 
