@@ -47,7 +47,7 @@ def main(
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
     seconds: Annotated[float, typer.Option(min=0.05, help="Of each run of a cell.")] = 4.0,
-    epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 4.0,
+    epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 8.0,
     rounds: Annotated[int, typer.Option(min=1, help="Most runs of a cell, until the fastest agree.")] = 4,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 8,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,

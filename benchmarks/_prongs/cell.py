@@ -30,7 +30,8 @@ ALONE = "CPU only"
 NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
-_CALIBRATING = 2.0  # seconds of the first epoch, or all of it
+# Seconds of the first epoch, or all of it; `mte` splits whole epochs by what it has learned in these.
+_CALIBRATING, _FOR_SPLIT = 2.0, 4.0
 # Seconds of the second that do not count; beside a trainer, the host still makes batches ahead for longer.
 _SETTLING, _BESIDE_TRAINER = 1.0, 3.0
 
@@ -74,7 +75,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     with loader:
         meter = Meter(loader, core=order["core"])
         trainer = Trainer(order["step"])
-        _iterate(loader, trainer, meter, _CALIBRATING, wait=bool(near))
+        calibrating = _FOR_SPLIT if order["whole_epochs"] else _CALIBRATING
+        _iterate(loader, trainer, meter, calibrating, wait=bool(near))
         meter.cut()
         if order["whole_epochs"]:
             memory: list[int] = []
