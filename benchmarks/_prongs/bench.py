@@ -170,10 +170,10 @@ class Bench:
             share = wanted.share or min(0.95, (wanted.ratio or 0.0) / median(self._ratios_a_share or [1.0]))
             exchange = self.scratch / f"exchange-{self.source}-{share:.4f}"
             with near_worker(self.dataset, exchange, share=share, core=self.near_core):
-                near = self._new(NEAR_ALONE, "none")
-                self._run(near, exchange, 0.0)
-                self.host = self._new(ALONE, "none")  # anew: neighbours slow both, for a while
-                self._run(self.host, None, 0.0)
+                near, self.host = self._new(NEAR_ALONE, "none"), self._new(ALONE, "none")
+                for _ in range(_COUNTED):  # the host anew too: neighbours slow both, for a while
+                    self._run(near, exchange, 0.0)
+                    self._run(self.host, None, 0.0)
                 alone = self._alone(near)
                 self._ratios_a_share.append(alone["near_ratio"] / share)
                 self.tell(

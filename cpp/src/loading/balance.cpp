@@ -12,7 +12,7 @@ constexpr double kNewest = 0.4;  // the weight of the last measure
 // Storage that nobody has had to wait for during this time may be faster than it was.
 constexpr std::chrono::milliseconds kForget(100);
 constexpr double kFaster = 1.5;
-// Storage comes first: what it still holds back cannot be computed. So its queue is kept somewhat shorter than the
+// Storage comes first: what it still holds back cannot be computed. So its queue is kept half as long as the
 // cores', as if it were slower by this.
 constexpr double kFirst = 2.0;
 

@@ -121,7 +121,7 @@ class Engine {
   // Read no faster than this many bytes a second; 0 lifts the limit. At any time.
   void set_storage_rate(double rate) noexcept { shards_.set_rate(rate); }
   // Memory from where batches have theirs, for those that were made elsewhere; null if there is none.
-  std::shared_ptr<Block> memory(std::size_t size) noexcept { return pool_->acquire(size); }
+  std::shared_ptr<Block> memory(std::size_t size) noexcept { return pool_->acquire_present(size); }
   EngineStats stats() const noexcept;
   // Give up what was not begun and end the threads. Any thread may call it, any number of times.
   void close() noexcept;

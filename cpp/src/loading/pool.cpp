@@ -72,6 +72,14 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
   return nullptr;
 }
 
+std::shared_ptr<Block> Pool::acquire_present(std::size_t size) noexcept {
+  std::shared_ptr<Block> block = acquire(size);
+#if defined(MADV_POPULATE_WRITE)
+  if (block) madvise(block->data, block->size, MADV_POPULATE_WRITE);  // an older kernel refuses, and nothing is lost
+#endif
+  return block;
+}
+
 Block* Pool::surplus() noexcept {
   least_free_ = asked_ == 0 ? free_.size() : std::min(least_free_, free_.size());
   if (++asked_ < kLookEvery) return nullptr;

@@ -28,6 +28,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // At least `size` bytes of unspecified contents; null if there is no memory.
   std::shared_ptr<Block> acquire(std::size_t size) noexcept;
+  // The same with its pages present, as far as the kernel can: a direct read that has to find them takes far longer.
+  std::shared_ptr<Block> acquire_present(std::size_t size) noexcept;
 
   std::size_t blocks_in_use() const noexcept;
 
