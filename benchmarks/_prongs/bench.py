@@ -23,7 +23,7 @@ Row = dict[str, Any]
 _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.98, 1.01
-_TRIALS = 4
+_TRIALS = 3
 # Turns of the near worker alone, and beside a slow trainer, are so many times longer: their batches are few.
 _LONGER, _LONGEST = 3.0, 5.0
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
