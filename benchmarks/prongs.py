@@ -14,6 +14,7 @@ epoch, in which everything is calibrated, and batches that were made before the 
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import tempfile
@@ -70,7 +71,7 @@ def main(
         "commit": machine.commit(),
         "pictures": "painted" if folder is None else folder.name,
         "command": f"python benchmarks/prongs.py {'' if folder is None else folder.name} --sources {sources} "
-        f"--shares {shares} --ratios {ratios} --trainers {trainers} --strategies {strategies} --seconds {seconds:g} "
+        f"--shares {shlex.quote(shares)} --ratios {shlex.quote(ratios)} --trainers {trainers} --strategies {strategies} --seconds {seconds:g} "
         f"--epoch {epoch:g} --rounds {rounds} --prefetch {prefetch} --sparing {sparing}",
         "watts": stated(),
         "seconds": seconds,

@@ -113,7 +113,7 @@ def plan_cells(folder: Path) -> str:
 
 
 # Runs of `benchmarks/prongs.py`, each of some sources.
-_PRONGS = ("prongs.json", "prongs-cifar-bytes.json", "prongs-jpeg.json")
+_PRONGS = tuple(f"prongs-{source}.json" for source in ("png", "jpeg", "hri", "cifar"))
 
 
 def prongs_summary(folder: Path) -> str:
