@@ -71,7 +71,8 @@ def main(
         "commit": machine.commit(),
         "pictures": "painted" if folder is None else folder.name,
         "command": f"python benchmarks/prongs.py {'' if folder is None else folder.name} --sources {sources} "
-        f"--shares {shlex.quote(shares)} --ratios {shlex.quote(ratios)} --trainers {trainers} --strategies {strategies} --seconds {seconds:g} "
+        f"--shares {shlex.quote(shares)} --ratios {shlex.quote(ratios)} --trainers {trainers} "
+        f"--strategies {strategies} --seconds {seconds:g} "
         f"--epoch {epoch:g} --rounds {rounds} --prefetch {prefetch} --sparing {sparing}",
         "watts": stated(),
         "seconds": seconds,
