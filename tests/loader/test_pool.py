@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headrace import _core
@@ -38,6 +40,18 @@ def test_memory_is_whole_pages_and_comes_back_with_its_last_view(engine):
     assert address(engine.memory(SIZE)) != at
     del view
     assert address(engine.memory(SIZE)) == at
+
+
+@pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="the system does not tell what is present")
+def test_its_pages_are_present(engine):
+    """A direct read that has to find them takes several times as long."""
+    if tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (5, 14):
+        pytest.skip("this kernel cannot be asked for them")
+    memory = engine.memory(SIZE)
+    with Path("/proc/self/pagemap").open("rb") as pagemap:
+        pagemap.seek(address(memory) // 4096 * 8)
+        entries = np.frombuffer(pagemap.read(SIZE // 4096 * 8), np.uint64)
+    assert (entries >> np.uint64(63)).all()
 
 
 def test_a_prepared_batch_fits_where_one_of_whole_huge_pages_has_been(engine):

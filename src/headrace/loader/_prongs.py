@@ -126,7 +126,7 @@ class Prongs:
                 self._meters,
                 source.stats,
                 threads=self._options.threads,
-                images_a_batch=plan.batch_size * max(1, len(self._fields)),
+                images_a_batch=plan.batch_size * len(self._fields),
             ),
             meters=self._counts,
             decide=walk.decide,

@@ -94,10 +94,8 @@ class HostExchange:
 
     def ready(self, name: BatchName) -> bool:
         """Whether a batch that is wanted can be read. Looks into one small file, and at no name that is not there."""
-        return self._is_published(self._voice.look(), name)
-
-    def _is_published(self, beat: Heartbeat | None, name: BatchName) -> bool:
-        return beat is not None and beat.session == self.session and beat.published(name)
+        beat = self.heartbeat()
+        return beat is not None and beat.published(name)
 
     def read(self, name: BatchName) -> PreparedBatch | None:
         """Give a prepared batch; None if it is not there yet.
@@ -106,7 +104,8 @@ class HostExchange:
             BadPreparedBatch: It is truncated, damaged, stale, of another run, or the near worker could not make it.
 
         """
-        known = self._is_published(self._voice.seen, name)  # the near worker may be several batches ahead
+        seen = self._for_us(self._voice.seen)
+        known = seen is not None and seen.published(name)  # the near worker may be several batches ahead
         if not known and not self.ready(name):
             return None
         path = self._folder / batch_file(name)
@@ -129,7 +128,9 @@ class HostExchange:
 
     def heartbeat(self) -> Heartbeat | None:
         """Tell how the near worker is doing; None if none has come yet."""
-        beat = self._voice.look()
+        return self._for_us(self._voice.look())
+
+    def _for_us(self, beat: Heartbeat | None) -> Heartbeat | None:
         return beat if beat is not None and beat.session == self.session else None
 
     @property
