@@ -6,31 +6,29 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
-from typing import Any
+from statistics import median
 
 from benchmarks import machine
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Totals
 from benchmarks._prongs.near import near_worker
-
-Row = dict[str, Any]
+from benchmarks._prongs.runs import LONGEST, QUIET, Cell, Row, Run
+from benchmarks.gauge import Gauge
 
 _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.98, 1.01
 _TRIALS = 3
-# Turns of the near worker alone, and beside a slow trainer, are so many times longer: their batches are few.
-_LONGER, _LONGEST = 3.0, 5.0
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
-_COUNTED = 2  # runs of a cell, the fastest: neighbours of the machine only slow it
-_LEAST_RUNS = 3  # of a cell: a neighbour may stay for minutes, and fewer might all be its
-_ALIKE = 0.03  # how far those may lie apart
+_ALONE_RUNS = 2  # of each prong, to find a ratio
+# Before a run, quiet of so many seconds is waited for, so long at most.
+_LULL, _PATIENCE = 1.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -67,90 +65,14 @@ class Near:
         return [pair for pair in pairs if pair != ("none", SPARING)]
 
 
-@dataclass
-class Cell:
-    """What a cell's runs have come to so far."""
-
-    strategy: str
-    trainer: str
-    epoch_batches: int
-    prefetch: int
-    whole_epochs: bool
-    step: float = 0.0
-    runs: list[Run] = field(default_factory=list)
-
-    @property
-    def is_paced_by_trainer(self) -> bool:
-        return self.trainer == "slow"
-
-    @property
-    def length(self) -> float:
-        """How many times the usual seconds it takes to tell."""
-        return _LONGEST if self.is_paced_by_trainer else _LONGER if self.strategy == NEAR_ALONE else 1.0
-
-    @property
-    def counted(self) -> list[Run]:
-        """The best of those that had the host's core for themselves; of all, if none had."""
-        alone = [run for run in self.runs if run.total.counts] or self.runs
-        return sorted(alone, key=lambda run: self._merit(run.total), reverse=True)[:_COUNTED]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether enough runs count, and agree."""
-        merits = [self._merit(run.total) for run in self.counted if run.total.counts]
-        alike = len(merits) == _COUNTED and merits[-1] >= (1 - _ALIKE) * merits[0]
-        return alike and len(self.runs) >= _LEAST_RUNS
-
-    def _merit(self, total: Totals) -> float:
-        """What neighbours can only lessen: the rate; samples a CPU second, where the trainer sets the rate."""
-        return total.samples / total.host_cpu if self.is_paced_by_trainer else self._rate(total)
-
-    def _rate(self, total: Totals) -> float:
-        return rate_of({"step": self.step, **asdict(total)})
-
-    def row(self) -> Row:
-        """Its figures, of the runs that count."""
-        counted = self.counted
-        return {
-            "strategy": self.strategy,
-            "trainer": self.trainer,
-            "epoch_batches": self.epoch_batches,
-            "prefetch": self.prefetch,
-            **asdict(Totals.sum(run.total for run in counted)),
-            "step": self.step,
-            "buffer_bytes": fmean(run.told["buffer_bytes"] for run in self.runs),
-            "prongs": counted[-1].told["prongs"],
-            "turns": [asdict(turn) | {"plan": plan} for run in counted for turn, plan in run.turns],
-            "settled": self.is_settled,
-            "rates": [self._rate(run.total) for run in self.runs],
-        }
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one process has measured."""
-
-    turns: list[tuple[Totals, dict[str, Any] | None]]
-    """With those that are epochs, how they were walked."""
-    told: Row
-    """What else it has told."""
-
-    @property
-    def total(self) -> Totals:
-        return Totals.sum(turn for turn, _ in self.turns)
-
-    @classmethod
-    def from_json(cls, told: Row) -> Run:
-        turns = [Totals(**each) for each in told.pop("turns")]
-        return cls(list(zip(turns, told.pop("plans"), strict=True)), told)
-
-
 class Bench:
-    """Measures cells of one source, in turns, until the fastest runs of each agree."""
+    """Measures cells of one source, in turns, until enough runs of each were left alone."""
 
-    def __init__(self, source: str, dataset: Path, scratch: Path, extent: Extent, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, source: str, dataset: Path, scratch: Path, extent: Extent, gauge: Gauge, tell: Callable[[str], None]
+    ) -> None:
         self.source, self.dataset, self.scratch = source, dataset, scratch
-        self.extent, self.tell = extent, tell
+        self.extent, self.gauge, self.tell = extent, gauge, tell
         cores = machine.usable_cores()
         self.host_core, self.near_core = cores[0], cores[-1]
         self._ratios_a_share: list[float] = []  # as near workers had them
@@ -160,7 +82,7 @@ class Bench:
             self._batches_a_second = trial.batches / trial.seconds
         self.host = self._new(ALONE, "none")
         """As it was measured last."""
-        for _ in range(_COUNTED):
+        for _ in range(_ALONE_RUNS):
             self._run(self.host, None, 0.0)
         tell(f"{source}: the host alone makes {rate_of(self.host.row()):.0f} images/s")
 
@@ -171,7 +93,7 @@ class Bench:
             exchange = self.scratch / f"exchange-{self.source}-{share:.4f}"
             with near_worker(self.dataset, exchange, share=share, core=self.near_core):
                 near, self.host = self._new(NEAR_ALONE, "none"), self._new(ALONE, "none")
-                for _ in range(_COUNTED):  # the host anew too: neighbours slow both, for a while
+                for _ in range(_ALONE_RUNS):  # the host anew too: neighbours slow both, for a while
                     self._run(near, exchange, 0.0)
                     self._run(self.host, None, 0.0)
                 alone = self._alone(near)
@@ -194,7 +116,7 @@ class Bench:
         cells = [self._new(strategy, trainer) for trainer, strategy in wanted.cells()]
         for _ in range(self.extent.rounds):
             for cell in [*cells, near]:
-                if not cell.is_settled:
+                if not cell.is_measured:
                     self._run(cell, None if cell.strategy == ALONE else exchange, steps.get(cell.trainer, 0.0))
         self.host = next((cell for cell in cells if (cell.strategy, cell.trainer) == (ALONE, "none")), self.host)
         return cells
@@ -213,7 +135,7 @@ class Bench:
     def _new(self, strategy: str, trainer: str) -> Cell:
         extent = self.extent
         whole = strategy == "mte" and trainer != "slow"  # where the trainer sets the pace, it is off
-        seconds = extent.epoch_seconds if whole else _MIDST * (_LONGEST * extent.seconds + 6)
+        seconds = extent.epoch_seconds if whole else _MIDST * (LONGEST * extent.seconds + 6)
         batches = max(40, round(seconds * self._batches_a_second))
         return Cell(strategy, trainer, batches, extent.sparing if strategy == SPARING else extent.prefetch, whole)
 
@@ -232,12 +154,15 @@ class Bench:
             "prefetch": cell.prefetch,
             "core": self.host_core,
         }
+        used = {self.host_core} if exchange is None else {self.host_core, self.near_core}
+        _wait_for_quiet(self.gauge, used)
         done = subprocess.run(  # noqa: S603 - our own script
             [sys.executable, str(_CELL), json.dumps(order)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise RuntimeError(f"{cell.strategy} on {self.source}: {done.stderr[-2000:]}")
-        cell.runs.append(Run.from_json(json.loads(done.stdout.splitlines()[-1])))
+        told = json.loads(done.stdout.splitlines()[-1])
+        cell.runs.append(Run.from_json(told, self.gauge.disturbed(used, told["begun"], told["ended"])))
         return cell.runs[-1].total
 
     def _alone(self, near: Cell) -> Row:
@@ -261,3 +186,9 @@ class Bench:
 def _step(trainer: str, alone: Row) -> float:
     host, near = alone["host_seconds_a_batch"], alone["near_seconds_a_batch"]
     return float({"none": 0.0, "matched": host * near / (host + near), "slow": 1.5 * host}[trainer])
+
+
+def _wait_for_quiet(gauge: Gauge, cores: set[int]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and not gauge.is_quiet(cores, _LULL, QUIET):
+        time.sleep(_LULL / 4)

@@ -78,6 +78,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         calibrating = _FOR_SPLIT if order["whole_epochs"] else _CALIBRATING
         _iterate(loader, trainer, meter, calibrating, wait=bool(near))
         meter.cut()
+        begun = time.monotonic()
         if order["whole_epochs"]:
             memory: list[int] = []
             while sum(turn.seconds for turn, _ in turns) < order["seconds"]:
@@ -87,8 +88,11 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
             settling = _BESIDE_TRAINER if order["step"] else _SETTLING
             memory = _iterate(loader, trainer, meter, order["seconds"], settling=settling)
             turns.append((meter.cut(), None))
+        ended = time.monotonic()
         prongs = loader.stats().get("prongs")
     return {
+        "begun": begun,
+        "ended": ended,
         "turns": [asdict(each) for each, _ in turns],
         "plans": [plan for _, plan in turns],
         "buffer_bytes": sum(memory) / max(1, len(memory)) - before,

@@ -113,7 +113,8 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     within = sum(error <= 0.10 for error in errors) / max(1, len(errors))
     judge("simulator, cells within 10 %", [within] if errors else [], 0.95)
     apart = sum(not (row["settled"] and row["alone_settled"]) for row in rows)
-    notes = [f"Of {len(rows)} cells {apart} had runs, or prongs alone, that never agreed to 3 %."] if apart else []
+    said = f"Of {len(rows)} cells {apart} were disturbed by neighbours or had runs that did not agree to 3 %, or such"
+    notes = [f"{said} prongs alone."] if apart else []
     return Table(("claim", "bar", "found", "cells", "verdict"), cells, title="Bars", notes=notes)
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks._prongs.bench import Cell, Run
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
+from benchmarks._prongs.runs import Cell, Run
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
@@ -25,37 +25,38 @@ def test_a_run_counts_that_had_its_core():
     assert not replace(usual, core_busy=1.0).counts
 
 
-def a_cell(*rates, busy=0.0):
-    """A cell of runs with these rates."""
-    runs = [
-        Run([(Totals(1.0, 10, rate, core_busy=busy), None)], {"buffer_bytes": 0, "prongs": {"rate": rate}})
-        for rate in rates
-    ]
-    return Cell("wrr", "none", 99, 4, whole_epochs=False, runs=runs)
+def a_run(rate, disturbed=0.0, *, busy=0.0):
+    told = {"buffer_bytes": 0, "prongs": {"rate": rate}}
+    return Run([(Totals(1.0, 10, rate, core_busy=busy), None)], told, disturbed)
 
 
-def test_the_fastest_runs_of_a_cell_count():
-    cell = a_cell(80, 100, 90, 102)
+def a_cell(*runs):
+    return Cell("wrr", "none", 99, 4, whole_epochs=False, runs=list(runs))
 
+
+def test_all_runs_count_that_were_left_alone_however_fast_they_were():
+    cell = a_cell(a_run(98), a_run(120, 0.5), a_run(100), a_run(99), a_run(80, 0.3), a_run(130, busy=0.5))
+
+    assert cell.is_measured
     assert cell.is_settled
-    assert rate_of(cell.row()) == pytest.approx(101)
-    assert cell.row()["rates"] == [80, 100, 90, 102]
+    assert rate_of(cell.row()) == pytest.approx(99)
+    assert cell.row()["rates"] == [98, 120, 100, 99, 80, 130]
+    assert cell.row()["disturbed"] == [0.0, 0.5, 0.0, 0.0, 0.3, 0.0]
 
 
-def test_a_cell_is_settled_when_its_fastest_runs_agree():
-    assert a_cell(100, 99, 80).is_settled
-    assert not a_cell(100, 100).is_settled, "a neighbour may stay that long"
-    assert not a_cell(100, 90, 80).is_settled
-    assert not a_cell(100, 100, 100, busy=0.5).is_settled, "another program had the core"
+def test_of_a_cell_that_was_never_left_alone_the_least_disturbed_count():
+    cell = a_cell(a_run(90, 0.5), a_run(100, 0.2), a_run(70, 0.3), a_run(120, busy=0.5))
+
+    assert rate_of(cell.row()) == pytest.approx(85)
+    assert not cell.is_measured
+    assert not cell.is_settled
 
 
-def test_beside_a_slow_trainer_the_least_cpu_time_counts():
-    told = {"buffer_bytes": 0, "prongs": None}
-    runs = [Run([(Totals(1.0, 10, 100, host_cpu=used), None)], told) for used in (0.9, 0.5, 0.501)]
-    cell = Cell("wrr", "slow", 99, 4, whole_epochs=False, runs=runs)
-
-    assert cell.is_settled
-    assert cell.row()["host_cpu"] == pytest.approx(1.001)
+def test_a_cell_is_settled_when_the_runs_that_count_agree():
+    assert a_cell(a_run(100), a_run(99)).is_settled
+    assert not a_cell(a_run(100), a_run(99)).is_measured, "three are wanted"
+    assert not a_cell(a_run(100)).is_settled
+    assert not a_cell(a_run(100), a_run(90), a_run(99)).is_settled
 
 
 class FakeLoader:
@@ -117,7 +118,7 @@ def test_model_and_simulator_stand_beside_a_measurement():
 def test_it_measures_each_strategy_beside_its_model(tmp_path):
     output = tmp_path / "prongs.json"
     options = ["--sources", "cifar", "--shares", "0.5", "--ratios", "", "--trainers", "none,slow", "--seconds", "0.3",
-               "--epoch", "0.5", "-o", str(output)]  # fmt: skip
+               "--epoch", "0.5", "--rounds", "2", "-o", str(output)]  # fmt: skip
     done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(output.read_text())
