@@ -30,8 +30,7 @@ ALONE = "CPU only"
 NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
-# Seconds of the first epoch, or all of it; `mte` splits whole epochs by what it has learned in these.
-_CALIBRATING, _FOR_SPLIT = 2.0, 4.0
+_CALIBRATING = 2.0  # seconds of the first epoch
 # Seconds of the second that do not count; beside a trainer, the host still makes batches ahead for longer.
 _SETTLING, _BESIDE_TRAINER = 1.0, 3.0
 
@@ -52,7 +51,8 @@ def strategy_of(name: str) -> Any:
 def run(order: dict[str, Any]) -> dict[str, Any]:
     """Load one epoch in part, in which everything starts and is calibrated; measure in the midst of the next.
 
-    Of `mte`, whose epochs have two unlike parts, whole epochs are measured.
+    Of `mte`, whose epochs have two unlike parts, whole epochs are loaded and measured: only at the end of one does it
+    learn how long prepared batches take that are read one after the other.
     """
     machine.pin([order["core"]])
     source = SOURCES[order["source"]]
@@ -75,7 +75,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     with loader:
         meter = Meter(loader, core=order["core"])
         trainer = Trainer(order["step"])
-        calibrating = _FOR_SPLIT if order["whole_epochs"] else _CALIBRATING
+        calibrating = float("inf") if order["whole_epochs"] else _CALIBRATING
         _iterate(loader, trainer, meter, calibrating, wait=bool(near))
         meter.cut()
         begun = time.monotonic()

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from collections.abc import Sequence
+from statistics import fmean, median
 from typing import Any
 
 from benchmarks._prongs.cell import ALONE, SPARING, strategy_of
@@ -46,10 +47,16 @@ def completed(row: dict[str, Any], alone: dict[str, Any] | None) -> dict[str, An
     if alone is not None:
         row["gain"] = rate / alone["rate"]
         row["host_cpu_saved"] = 1 - host_cpu / alone["host_cpu_a_sample"]
+        if alone.get("preparing_cpu"):
+            row["preparing_cpu_saved"] = 1 - _preparing_cpu(row) / _preparing_cpu(alone)
         row["energy_saved"] = 1 - joules / alone["joules_a_sample"]
         row["preparing_saved"] = 1 - preparing / alone["preparing_joules_a_sample"]
         row["buffer_saved"] = 1 - row["buffer_bytes"] / alone["buffer_bytes"] if alone["buffer_bytes"] > 0 else None
     return {**row, **_predicted(row)}
+
+
+def _preparing_cpu(row: dict[str, Any]) -> float:
+    return float(row["preparing_cpu"] / row["samples"])
 
 
 def of_sum(row: dict[str, Any]) -> float | None:
@@ -62,13 +69,14 @@ def of_sum(row: dict[str, Any]) -> float | None:
 def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     """What model and simulator make of the rates of each prong alone and the trainer's own time."""
     measured = row["seconds"] / counted_batches(row)
+    walked = [turn for turn in row.get("turns", ()) if turn["plan"] is not None]
     setting = Setting(
         host=row["host_seconds_a_batch"],
         near=row["near_seconds_a_batch"],
         step=row["step"],
         batches=row["epoch_batches"],
         take=row["take"],
-        fetch=row["fetch"],
+        fetch=_in_a_row(walked) or row["fetch"],
         ahead=row["prefetch"] + 1,  # the trainer takes one while it works on the one before
         capacity=512,
     )
@@ -76,13 +84,12 @@ def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     simulation.epoch()
     outcomes = [simulation.epoch() for _ in range(_SIMULATED_EPOCHS)]
     simulated = fmean(outcome.seconds_a_batch for outcome in outcomes)
-    if row["strategy"] == ALONE or outcomes[-1].off is not None:
-        model = host_only(setting.times)
-    elif row["strategy"] == "mte":
+    if walked:
         # Whole epochs were measured, each by its own split; what lay ready when it began is in its model.
-        splits = [_split(setting.times, turn) for turn in row["turns"] if turn["plan"] is not None]
-        model = fmean(splits) if splits else simulated
+        model = fmean(_split(setting.times, turn) for turn in walked)
         measured = row["seconds"] / row["batches"]
+    elif row["strategy"] == ALONE or outcomes[-1].off is not None:
+        model = host_only(setting.times)
     else:
         model = interleaved(setting.times)
     return {
@@ -92,6 +99,15 @@ def _predicted(row: dict[str, Any]) -> dict[str, Any]:
         "model_error": measured / model - 1,
         "simulation_error": simulated / measured - 1,
     }
+
+
+def _in_a_row(walked: Sequence[dict[str, Any]]) -> float | None:
+    """How long a prepared batch took to read, as the loader has seen it at the end of `mte`'s epochs.
+
+    There one read follows the other, and storage may give less than it does when one comes now and then.
+    """
+    times = [turn["plan"]["times"] for turn in walked]
+    return median(found["link"] for found in times) if times and None not in times else None
 
 
 def _split(times: Times, turn: dict[str, Any]) -> float:

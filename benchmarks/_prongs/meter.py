@@ -30,6 +30,8 @@ class Totals:
     near_made: int = 0
     core_busy: float = 0.0
     """Seconds that the host's core has worked, for anybody."""
+    preparing_cpu: float = 0.0
+    """Of the host's, what its threads have used that prepare batches; prepared ones are taken by others."""
 
     @property
     def counts(self) -> bool:
@@ -60,7 +62,8 @@ class Meter:
         self._last = self._now()
 
     def _now(self) -> Totals:
-        figures = self._loader.stats().get("prongs") or {"near": None, "near_batches": 0}
+        stats = self._loader.stats()
+        figures = stats.get("prongs") or {"near": None, "near_batches": 0}
         near = figures["near"] or {"cpu_seconds": 0.0, "batches": 0}
         if near["batches"] != self._near[1]:  # between two of its batches, its clock tells of half a batch
             self._near = near["cpu_seconds"], near["batches"]
@@ -73,6 +76,7 @@ class Meter:
             figures["near_batches"],
             self._near[1],
             busy_seconds({self._core}) or 0.0,
+            stats.get("cpu_seconds", 0.0),
         )
 
     def batch(self, samples: int) -> None:

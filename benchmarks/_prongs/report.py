@@ -100,8 +100,11 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     judge("mte off its model", mte, 0.05, least=False)
     slow = [row for row in rows if row["trainer"] == "slow" and row["strategy"] != ALONE]
     judge("trainer-bound, of the host alone", [row["gain"] for row in slow], 0.99)
-    carried = [row["host_cpu_saved"] - row["near_share"] for row in slow if row["near_share"] > 0]
+    on = [row for row in slow if row["near_share"] > 0]
+    carried = [row["host_cpu_saved"] - row["near_share"] for row in on]
     judge("trainer-bound, host CPU saved beyond the near prong's share", carried, 0.0)
+    prepared = [row["preparing_cpu_saved"] - row["near_share"] for row in on if "preparing_cpu_saved" in row]
+    judge("trainer-bound, the same of the threads that prepare batches", prepared, 0.0)
     even = [row for row in rows if is_sparing(row)]
     judge("equal speed, host CPU saved, best", best([row["host_cpu_saved"] for row in even]), 0.376)
     saved = [row["buffer_saved"] for row in even if row["buffer_saved"] is not None]

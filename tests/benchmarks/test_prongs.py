@@ -114,6 +114,20 @@ def test_model_and_simulator_stand_beside_a_measurement():
     assert done["simulation_error"] == pytest.approx(0.0, abs=0.02)
 
 
+def walked(link):
+    """An epoch of `mte` of which the near worker had 20 of 99 batches; its first lay ready."""
+    times = {"host": 1.0, "near": 4.0, "link": link}
+    pattern = {"skip": 79, "near": 1, "of": 1, "phase": 0}
+    return {"batches": 99, "plan": {"pattern": pattern, "ready": 0, "off": None, "times": times}}
+
+
+@pytest.mark.parametrize(("link", "seconds"), [(0.1, 79 + 20 * 0.1), (0.5, 79 + 20 * 0.5)])
+def test_an_epoch_of_mte_is_modelled_by_its_own_split_and_reads(link, seconds):
+    row = measured(strategy="mte", batches=99, seconds=seconds, turns=[walked(link)], fetch=0.01)
+
+    assert completed(row, None)["model_error"] == pytest.approx(0.0, abs=0.02)
+
+
 @pytest.mark.slow
 def test_it_measures_each_strategy_beside_its_model(tmp_path):
     output = tmp_path / "prongs.json"
