@@ -118,16 +118,21 @@ def test_mte_splits_so_that_both_end_together():
 
 
 def test_mte_knows_what_the_link_and_a_head_start_are_worth():
-    """Prepared batches that follow each other come no faster than they are read; what lay ready was not waited for."""
+    """Prepared batches that follow each other come no faster than they are read, and nothing is written meanwhile.
+
+    What lay ready was not waited for.
+    """
     times = Times(host=1.0, near=4.0, link=0.5)
     decision = Mte().decide(times, Outlook(1000))
     near = decision.pattern.near_before(1000)
 
-    assert near == int(1000 / (1 + 4 - 0.5))
+    assert near == int(1000 / (1 + 4))
     assert decision.seconds == pytest.approx(1000 - near + 0.5 * near)
     ahead = Mte().decide(times, Outlook(1000, ready=90))
-    assert ahead.pattern.near_before(1000) == int((1000 + 90 * 4) / (1 + 4 - 0.5))
+    assert ahead.pattern.near_before(1000) == int((1000 + 90 * 4) / (1 + 4))
     assert ahead.seconds < decision.seconds
+    slow = Times(host=1.0, near=4.0, step=0.9, link=0.5)
+    assert Mte(spare_host=True).share(slow, Outlook(1000)).pattern.near_before(1000) == int(1000 / (1 + 4 - 0.4))
     assert split_epoch(times, 1000, 300) > split_epoch(times, 1000, 300, ready=50)
 
 

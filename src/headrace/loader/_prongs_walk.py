@@ -78,6 +78,7 @@ class Walk:
         self._iteration = knowledge.iterations
         self._settled = False
         self._bottom = 0
+        self._near_paces: list[float] = []
         self._decisions: dict[str, Any] = {}
 
     @property
@@ -206,7 +207,21 @@ class Walk:
         known, near = self._knowledge, supply.near
         known.pace = supply.measure.pace() or known.pace
         if near.beat is not None and near.beat.seconds_a_batch is not None:
-            known.near_seconds = near.beat.seconds_a_batch
+            self._learn_near(near.beat.seconds_a_batch, supply.turns.slot)
         reads, used = list(near.read_seconds), list(near.read_cpu)
         if reads and used:
             known.link_seconds, known.take_seconds = median(reads), median(used)
+
+    def _learn_near(self, seconds: float, slot: int) -> None:
+        """Note the near prong's pace; once it is decided how to walk, that of most of the epoch counts.
+
+        The end of an epoch may be unlike the rest of it: where prepared batches are read one after the other, the near
+        worker has its storage for half of the time.
+        """
+        known = self._knowledge
+        if not self._settled:
+            if slot or known.near_seconds is None:  # at slot 0 it is still the end of the epoch before
+                known.near_seconds = seconds
+            return
+        self._near_paces.append(seconds)
+        known.near_seconds = median(self._near_paces)

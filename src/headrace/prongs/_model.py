@@ -48,6 +48,11 @@ class Times:
         return max(self.step + self.read, self.link)
 
     @property
+    def link_free(self) -> float:
+        """Seconds of these in which the link is free, and a near prong that writes to it gets on."""
+        return self.in_a_row - self.link
+
+    @property
     def both(self) -> float:
         """Seconds a batch of both prongs at work."""
         return self.host * self.supply / (self.host + self.supply)
@@ -74,12 +79,13 @@ def interleaved(times: Times) -> float:
 def split_epoch(times: Times, batches: int, near: int, ready: int = 0) -> float:
     """Seconds an epoch of `mte` with a split that gives the near prong `near` batches, `ready` of them made before.
 
-    (batches − near) · max(host, step + copy) + near · max(step + read, link), and never before the near prong is done
-    and its last batch trained on.
+    (batches − near) · max(host, step + copy) + near · max(step + read, link), and never before the near prong is done,
+    which stands still while its earlier batches are read, and its last batch trained on.
     """
     last = times.in_a_row
     walked = (batches - near) * host_only(times) + near * last
-    return max(walked, max(0, near - ready) * times.supply + last) if near else walked
+    made = max(0, near - ready) * times.supply + max(0, near - 1) * times.link
+    return max(walked, made + last) if near else walked
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ class Mte(Strategy):
         taken from      h  h  h  h  h  h  h  N  N  N
         near works on   └── N−1 ──┘└── N−2 ──┘└── N−3 ──┘     and goes on while its first ones are read
 
-    With m = max(host, step + copy) and t = max(step + read, link), the near prong gets S = N · m / (m + near − t) of N
-    batches: it works while the host's part lasts, and while its own earlier batches are trained on. An epoch takes
+    With m = max(host, step + copy) and t = max(step + read, link), the near prong gets
+    S = N · m / (m + near − t + link) of N batches: it works while the host's part lasts, and while its own earlier
+    batches are trained on, but for the time in which they are read from the storage that it writes to. An epoch takes
     (N − S) · m + S · t. The order follows from S alone. Prepared batches lie unread until the host's part
     ends, so S is limited by what may lie there at a time. Where that gains nothing, as the link is as slow as the host,
     the near prong is off. A host whose part is done while the near prong is behind makes some of its last ones.
@@ -34,9 +35,8 @@ class Mte(Strategy):
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Split once, so that both sides end together."""
-        n, last = outlook.batches, times.in_a_row
-        pace = host_only(times)
-        gap = times.supply - last
+        n, pace = outlook.batches, host_only(times)
+        gap = times.supply - times.link_free
         head_start = outlook.ready * times.supply
         near = n if gap <= 0 else floor((n * pace + head_start) / (pace + gap))
         if outlook.capacity is not None and gap > 0:
