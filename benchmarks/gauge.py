@@ -4,7 +4,8 @@
 Other programs are in the system's books; neighbours on the physical cores are not: the same work takes a third longer,
 for seconds or minutes. So on each core a tenth of a millisecond of work is done every 25 ms, timed by its own CPU
 clock. It is small enough for the first cache, so what a benchmark does to caches and memory does not show in it, and
-which runs count is chosen by something else than how fast they were.
+what counts is chosen by something else than how fast it was. It tells quieter times from louder ones, of cores that are
+in the same use: one that sleeps now and then wakes beside a neighbour more often than one that is always at work.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 import zlib
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from statistics import fmean
 
 _EVERY_SECONDS = 0.025
 _WARMING, _TIMED = 3, 8
@@ -40,13 +42,8 @@ class Gauge:
             threading.Thread(target=self._watch, args=(core,), name=f"gauge-{core}", daemon=True).start()
 
     def disturbed(self, cores: Collection[int], begun: float, ended: float) -> float:
-        """Give the part of a time in which the more disturbed of some cores was slowed."""
-        return max(self._disturbed(core, begun, ended) for core in cores)
-
-    def is_quiet(self, cores: Collection[int], seconds: float, most: float) -> bool:
-        """Whether cores were disturbed for no more than a part of the last seconds."""
-        now = time.monotonic()
-        return self.disturbed(cores, now - seconds, now) <= most
+        """Give the part of a time in which some cores were slowed, in the mean."""
+        return fmean(self._disturbed(core, begun, ended) for core in cores)
 
     def _disturbed(self, core: int, begun: float, ended: float) -> float:
         at = self._at[core]

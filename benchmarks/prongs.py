@@ -7,10 +7,10 @@ say. The trainer takes no time; or as long as both prongs together need ("matche
 alone ("slow"), where `paced, sparing` keeps the near worker on; these two with the first share only.
 
 Near workers have a given share of a core; or the share at which their speed is a given ratio of the host's, which is
-found by trial. Each run of a cell is a process of its own, and cells take turns. Which runs count is told by a gauge on
-each core, not by how fast they were: all that neighbours of the machine left alone, and a cell is measured until it has
-three of these, or so often. Left out are a run's first epoch, in which everything is calibrated, and batches that were
-made before the clock ran.
+found by trial. Each run of a cell is a process of its own, and the cells' runs follow each other in rounds. Turns of a
+second are told apart by a gauge on each core, not by how fast they were: of a cell's turns the half counts in which
+neighbours of the machine disturbed its cores least. Left out are a run's first epoch, in which everything is
+calibrated, and batches that were made before the clock ran.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def main(
     shares: Annotated[str, typer.Option(help="Shares of a core that the near worker gets.")] = "0.5,0.25,0.125",
     ratios: Annotated[
         str, typer.Option(help="Ratios of the near worker's speed to the host's; shares are found for them.")
-    ] = "0.25,0.295",
+    ] = "0.25,0.29",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of each run of a cell.")] = 4.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Of each run of a cell.")] = 10.0,
     epoch: Annotated[float, typer.Option(min=0.05, help="Seconds of an epoch of `mte`, on the host alone.")] = 8.0,
-    rounds: Annotated[int, typer.Option(min=1, help="Most runs of a cell, until three were left alone.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each cell.")] = 3,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host has under way.")] = 8,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares the host.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the cells of one source: each prong alone, then the strategies beside the host alone, in turns."""
+"""Measures the cells of one source: each prong alone, then the strategies beside the host alone, run by run."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +16,17 @@ from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Totals
 from benchmarks._prongs.near import near_worker
-from benchmarks._prongs.runs import LONGEST, QUIET, Cell, Row, Run
+from benchmarks._prongs.runs import LONGEST, Cell, Row
 from benchmarks.gauge import Gauge
 
 _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
-_LEAST, _MOST = 0.98, 1.01
+_LEAST, _MOST = 0.97, 1.015
 _TRIALS = 3
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
-_ALONE_RUNS = 2  # of each prong, to find a ratio
-# Before a run, quiet of so many seconds is waited for, so long at most.
-_LULL, _PATIENCE = 1.0, 20.0
+# To find a ratio: runs of each prong, and what part of the usual seconds they take.
+_ALONE_RUNS, _SHORTER = 2, 0.5
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Extent:
     epoch_seconds: float
     """Of an epoch of `mte`, on the host alone."""
     rounds: int
-    """Runs of a cell at most."""
+    """Runs of a cell."""
     prefetch: int
     sparing: int
     """Batches that the host prefetches where the near worker spares it."""
@@ -66,7 +64,7 @@ class Near:
 
 
 class Bench:
-    """Measures cells of one source, in turns, until enough runs of each were left alone."""
+    """Measures cells of one source, a run of each in turn."""
 
     def __init__(
         self, source: str, dataset: Path, scratch: Path, extent: Extent, gauge: Gauge, tell: Callable[[str], None]
@@ -83,7 +81,7 @@ class Bench:
         self.host = self._new(ALONE, "none")
         """As it was measured last."""
         for _ in range(_ALONE_RUNS):
-            self._run(self.host, None, 0.0)
+            self._run(self.host, None, 0.0, _SHORTER)
         tell(f"{source}: the host alone makes {rate_of(self.host.row()):.0f} images/s")
 
     def measure(self, wanted: Near) -> list[Row]:
@@ -94,8 +92,8 @@ class Bench:
             with near_worker(self.dataset, exchange, share=share, core=self.near_core):
                 near, self.host = self._new(NEAR_ALONE, "none"), self._new(ALONE, "none")
                 for _ in range(_ALONE_RUNS):  # the host anew too: neighbours slow both, for a while
-                    self._run(near, exchange, 0.0)
-                    self._run(self.host, None, 0.0)
+                    self._run(near, exchange, 0.0, _SHORTER)
+                    self._run(self.host, None, 0.0, _SHORTER)
                 alone = self._alone(near)
                 self._ratios_a_share.append(alone["near_ratio"] / share)
                 self.tell(
@@ -104,20 +102,20 @@ class Bench:
                 )
                 close = wanted.ratio is None or _LEAST <= alone["near_ratio"] / wanted.ratio <= _MOST
                 if close or trial == _TRIALS - 1:
-                    cells = self._beside(wanted, exchange, near)
+                    near = self._new(NEAR_ALONE, "none")
+                    cells = self._beside(wanted, exchange, near, alone)
                     marks = {"source": self.source, "share": share, "wanted": wanted.label, "ratio": wanted.ratio}
                     return self._rows(wanted, cells, self._alone(near) | marks)
         return []
 
-    def _beside(self, wanted: Near, exchange: Path, near: Cell) -> list[Cell]:
-        """Measure each strategy beside each prong alone, in turns, with a near worker that runs."""
-        alone = self._alone(near)
+    def _beside(self, wanted: Near, exchange: Path, near: Cell, alone: Row) -> list[Cell]:
+        """Measure each strategy beside each prong alone, with a near worker that runs."""
         steps = {trainer: _step(trainer, alone) for trainer in wanted.trainers}
         cells = [self._new(strategy, trainer) for trainer, strategy in wanted.cells()]
         for _ in range(self.extent.rounds):
             for cell in [*cells, near]:
-                if not cell.is_measured:
-                    self._run(cell, None if cell.strategy == ALONE else exchange, steps.get(cell.trainer, 0.0))
+                step = 0.0 if cell is near else steps[cell.trainer]
+                self._run(cell, None if cell.strategy == ALONE else exchange, step)
         self.host = next((cell for cell in cells if (cell.strategy, cell.trainer) == (ALONE, "none")), self.host)
         return cells
 
@@ -139,7 +137,7 @@ class Bench:
         batches = max(40, round(seconds * self._batches_a_second))
         return Cell(strategy, trainer, batches, extent.sparing if strategy == SPARING else extent.prefetch, whole)
 
-    def _run(self, cell: Cell, exchange: Path | None, step: float) -> Totals:
+    def _run(self, cell: Cell, exchange: Path | None, step: float, part: float = 1.0) -> Totals:
         """Measure a cell for some seconds more."""
         cell.step = step
         order = {
@@ -150,20 +148,20 @@ class Bench:
             "step": step,
             "batches": cell.epoch_batches,
             "whole_epochs": cell.whole_epochs,
-            "seconds": self.extent.seconds * cell.length,
+            "seconds": part * self.extent.seconds * cell.length,
             "prefetch": cell.prefetch,
             "core": self.host_core,
         }
-        used = {self.host_core} if exchange is None else {self.host_core, self.near_core}
-        _wait_for_quiet(self.gauge, used)
         done = subprocess.run(  # noqa: S603 - our own script
             [sys.executable, str(_CELL), json.dumps(order)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
             raise RuntimeError(f"{cell.strategy} on {self.source}: {done.stderr[-2000:]}")
+        used = {ALONE: [self.host_core], NEAR_ALONE: [self.near_core]}.get(
+            cell.strategy, [self.host_core, self.near_core]
+        )
         told = json.loads(done.stdout.splitlines()[-1])
-        cell.runs.append(Run.from_json(told, self.gauge.disturbed(used, told["begun"], told["ended"])))
-        return cell.runs[-1].total
+        return cell.add(told, lambda begun, ended: self.gauge.disturbed(used, begun, ended))
 
     def _alone(self, near: Cell) -> Row:
         """Both prongs alone."""
@@ -179,16 +177,10 @@ class Bench:
             "near_seconds_a_batch": size / near_rate,
             "take": read["read_cpu_seconds"] / read["read_batches"],
             "fetch": read["read_seconds"] / read["read_batches"],
-            "alone_settled": self.host.is_settled and near.is_settled,
+            "alone_uncertainty": max(self.host.uncertainty or 0.0, near.uncertainty or 0.0),
         }
 
 
 def _step(trainer: str, alone: Row) -> float:
     host, near = alone["host_seconds_a_batch"], alone["near_seconds_a_batch"]
     return float({"none": 0.0, "matched": host * near / (host + near), "slow": 1.5 * host}[trainer])
-
-
-def _wait_for_quiet(gauge: Gauge, cores: set[int]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline and not gauge.is_quiet(cores, _LULL, QUIET):
-        time.sleep(_LULL / 4)

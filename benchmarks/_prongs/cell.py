@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 import headrace
 from benchmarks import machine
-from benchmarks._prongs.meter import Meter, Totals
+from benchmarks._prongs.meter import Meter
 from benchmarks._prongs.sources import SOURCES
 from benchmarks.trainer import Trainer
 from headrace.prongs._mte import Mte
@@ -33,6 +33,7 @@ _MOST_EPOCHS = 10_000
 _CALIBRATING = 2.0  # seconds of the first epoch
 # Seconds of the second that do not count; beside a trainer, the host still makes batches ahead for longer.
 _SETTLING, _BESIDE_TRAINER = 1.0, 3.0
+_TURN = 1.0  # seconds at least of which the gauge is asked
 
 
 class NearOnly(Mte):
@@ -71,30 +72,25 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         **near,
     )
     before = _resident_bytes()
-    turns: list[tuple[Totals, dict[str, Any] | None]] = []
     with loader:
         meter = Meter(loader, core=order["core"])
         trainer = Trainer(order["step"])
         calibrating = float("inf") if order["whole_epochs"] else _CALIBRATING
         _iterate(loader, trainer, meter, calibrating, wait=bool(near))
-        meter.cut()
-        begun = time.monotonic()
+        meter.clear()
+        memory: list[int] = []
         if order["whole_epochs"]:
-            memory: list[int] = []
-            while sum(turn.seconds for turn, _ in turns) < order["seconds"]:
+            while meter.seconds < order["seconds"]:
                 memory += _iterate(loader, trainer, meter)
-                turns.append((meter.cut(), meter.plan()))
+                meter.end_epoch()
         else:
             settling = _BESIDE_TRAINER if order["step"] else _SETTLING
-            memory = _iterate(loader, trainer, meter, order["seconds"], settling=settling)
-            turns.append((meter.cut(), None))
-        ended = time.monotonic()
+            memory = _iterate(loader, trainer, meter, order["seconds"], settling=settling, turn=_TURN)
         prongs = loader.stats().get("prongs")
     return {
-        "begun": begun,
-        "ended": ended,
-        "turns": [asdict(each) for each, _ in turns],
-        "plans": [plan for _, plan in turns],
+        "turns": [asdict(turn) for turn in meter.turns],
+        "times": meter.times,
+        "plans": meter.plans,
         "buffer_bytes": sum(memory) / max(1, len(memory)) - before,
         "prongs": prongs,
     }
@@ -107,6 +103,7 @@ def _iterate(
     seconds: float = float("inf"),
     *,
     settling: float = 0.0,
+    turn: float = float("inf"),
     wait: bool = False,
 ) -> list[int]:
     """Train for so long after everything flows, or to the end of the epoch; gives what memory was in use."""
@@ -120,8 +117,10 @@ def _iterate(
         now = time.perf_counter()
         meter.batch(len(batch["image"]))
         if settling and now - begun >= settling:
-            meter.cut()
+            meter.clear()
             begun, settling = now, 0.0
+        elif not settling and meter.since_cut >= turn:
+            meter.cut()
         if not settling and now - begun >= seconds:
             break
         if not settling and number % 8 == 0:

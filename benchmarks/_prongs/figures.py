@@ -24,9 +24,7 @@ def counted_batches(row: dict[str, Any]) -> float:
 
     Where the trainer sets the pace it does not matter when they were made.
     """
-    if row["step"]:
-        return float(row["batches"])
-    return float(row["batches"] - max(0, row["near_batches"] - row["near_made"]))
+    return float(row["batches"]) if row["step"] else row["batches"] - row["ready"]
 
 
 def rate_of(row: dict[str, Any]) -> float:
@@ -69,7 +67,7 @@ def of_sum(row: dict[str, Any]) -> float | None:
 def _predicted(row: dict[str, Any]) -> dict[str, Any]:
     """What model and simulator make of the rates of each prong alone and the trainer's own time."""
     measured = row["seconds"] / counted_batches(row)
-    walked = [turn for turn in row.get("turns", ()) if turn["plan"] is not None]
+    walked = row["walked"]
     setting = Setting(
         host=row["host_seconds_a_batch"],
         near=row["near_seconds_a_batch"],

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a loader's batches, and says what they took: from the midst of an epoch, or epoch by epoch.
+"""Follows a loader's batches, and says what they took, turn by turn.
 
-A turn of `mte`, whose beginning and end are not alike, is an epoch.
+A turn is a second or so from the midst of an epoch; of `mte`, whose beginning and end are not alike, it is an epoch. It
+begins and ends with a batch.
 """
 
 from __future__ import annotations
@@ -59,7 +60,12 @@ class Meter:
         self._loader, self._core = loader, core
         self._batches = self._samples = 0
         self._near = (0.0, 0)
-        self._last = self._now()
+        self.turns: list[Totals] = []
+        self.times: list[tuple[float, float]] = []
+        """When each turn began and ended, as `time.monotonic` tells it in all processes."""
+        self.plans: list[dict[str, Any] | None] = []
+        """How each was walked, if it is an epoch."""
+        self.clear()
 
     def _now(self) -> Totals:
         stats = self._loader.stats()
@@ -84,14 +90,29 @@ class Meter:
         self._batches += 1
         self._samples += samples
 
-    def cut(self) -> Totals:
-        """Give what has happened since the last time."""
-        now = self._now()
-        between, self._last = now.minus(self._last), now
-        return between
+    def clear(self) -> None:
+        """Forget what has happened so far."""
+        self._last, self._cut_at = self._now(), time.monotonic()
+        self.turns, self.times, self.plans = [], [], []
 
-    def plan(self) -> dict[str, Any] | None:
-        """How the last epoch was walked."""
+    def cut(self, plan: dict[str, Any] | None = None) -> None:
+        """End a turn, and begin the next."""
+        now, at = self._now(), time.monotonic()
+        self.turns.append(now.minus(self._last))
+        self.times.append((self._cut_at, at))
+        self.plans.append(plan)
+        self._last, self._cut_at = now, at
+
+    def end_epoch(self) -> None:
+        """End a turn that is an epoch."""
         plans = (self._loader.stats().get("prongs") or {}).get("plans") or [None]
-        last: dict[str, Any] | None = plans[-1]
-        return last
+        self.cut(plans[-1])
+
+    @property
+    def since_cut(self) -> float:
+        return time.monotonic() - self._cut_at
+
+    @property
+    def seconds(self) -> float:
+        """Of all turns."""
+        return sum(turn.seconds for turn in self.turns)

@@ -14,6 +14,7 @@ from benchmarks._prongs.sources import SOURCES
 from benchmarks.tables import NOTHING, Table
 
 _QUARTER, _MOST_RATIO = 0.25, 0.30
+_SURE = 0.03
 
 
 def tables(rows: list[dict[str, Any]]) -> list[Table]:
@@ -24,7 +25,7 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
         made.append(
             Table(
                 ("near, trainer, strategy", "images/s", "gain", "of the sum", "vs model", "simulator", "near",
-                 "host CPU", "energy", "buffers MB", "longest wait ms", "agree"),
+                 "host CPU", "energy", "buffers MB", "longest wait ms", "uncertain"),
                 [_cells(row) for row in of_source],
                 title=f"{name}: batches of {SOURCES[name].batch_size}",
             )
@@ -67,7 +68,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         _percent(row.get("energy_saved")),
         f"{row['buffer_bytes'] / 1e6:.1f}",
         NOTHING if waited is None else f"{waited * 1000:.0f}",
-        "yes" if row["settled"] else "no",
+        NOTHING if row["uncertainty"] is None else f"±{row['uncertainty']:.1%}",
     ]
 
 
@@ -115,9 +116,9 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     judge("simulator, median error", [median(errors)] if errors else [], 0.03, least=False)
     within = sum(error <= 0.10 for error in errors) / max(1, len(errors))
     judge("simulator, cells within 10 %", [within] if errors else [], 0.95)
-    apart = sum(not (row["settled"] and row["alone_settled"]) for row in rows)
-    said = f"Of {len(rows)} cells {apart} were disturbed by neighbours or had runs that did not agree to 3 %, or such"
-    notes = [f"{said} prongs alone."] if apart else []
+    unsure = sum(max(row["uncertainty"] or 0.0, row["alone_uncertainty"]) > _SURE for row in rows)
+    said = f"Of {len(rows)} cells {unsure} are uncertain by more than {_SURE:.0%}, or a prong alone beside them is: two"
+    notes = [f"{said} standard errors of the turns that count."] if unsure else []
     return Table(("claim", "bar", "found", "cells", "verdict"), cells, title="Bars", notes=notes)
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of a cell, and which of them count: those that neighbours of the machine left alone."""
+"""The turns of a cell, and which of them count: those in which neighbours of the machine disturbed its cores least."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from statistics import fmean
+from math import ceil, sqrt
+from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks._prongs.cell import NEAR_ALONE
@@ -13,40 +15,28 @@ from benchmarks._prongs.meter import Totals
 
 Row = dict[str, Any]
 
-ENOUGH = 3
-"""Runs that count: with so many, a cell has been measured."""
-QUIET = 0.12
-"""A run counts if its cores were slowed for no more than this part of it, by which they lose some 3 % at most."""
-_LEAST = 2  # runs, the least disturbed, count of a cell that was never left alone
-_ALIKE = 0.03  # how far runs that count may lie apart
-# Turns of the near worker alone, and beside a slow trainer, are so many times longer: their batches are few.
-_LONGER, LONGEST = 3.0, 5.0
+COUNTED = 0.5
+"""The part of a cell's turns that counts."""
+_LEAST = 2
+# Runs of the near worker alone, and beside a slow trainer, are so many times longer: their batches are few.
+_LONGER, LONGEST = 1.5, 2.0
 
 
 @dataclass(frozen=True)
-class Run:
-    """What one process has measured."""
+class Turn:
+    """A second or so of a run; of `mte` an epoch."""
 
-    turns: list[tuple[Totals, dict[str, Any] | None]]
-    """With those that are epochs, how they were walked."""
-    told: Row
-    """What else it has told."""
+    totals: Totals
     disturbed: float = 0.0
-    """The part of it in which neighbours slowed its cores."""
+    """How much neighbours slowed its cores, as the gauge tells it."""
+    ready: float = 0.0
+    """Its part of the batches that lay ready when the run began, and were not made in it."""
+    plan: Row | None = None
+    """How it was walked, if it is an epoch."""
 
     @property
-    def total(self) -> Totals:
-        return Totals.sum(turn for turn, _ in self.turns)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it was left alone, by other programs and by other machines."""
-        return self.total.counts and self.disturbed <= QUIET
-
-    @classmethod
-    def from_json(cls, told: Row, disturbed: float) -> Run:
-        turns = [Totals(**each) for each in told.pop("turns")]
-        return cls(list(zip(turns, told.pop("plans"), strict=True)), told, disturbed)
+    def figures(self) -> Row:
+        return {**asdict(self.totals), "ready": self.ready}
 
 
 @dataclass
@@ -59,49 +49,62 @@ class Cell:
     prefetch: int
     whole_epochs: bool
     step: float = 0.0
-    runs: list[Run] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    told: list[Row] = field(default_factory=list)
+    """What else each run has told."""
 
     @property
     def length(self) -> float:
-        """How many times the usual seconds it takes to tell."""
+        """How many times the usual seconds a run takes."""
         return LONGEST if self.trainer == "slow" else _LONGER if self.strategy == NEAR_ALONE else 1.0
 
-    @property
-    def counted(self) -> list[Run]:
-        """All that were left alone, however fast they were; or the least disturbed, if too few were."""
-        quiet = [run for run in self.runs if run.counts]
-        if len(quiet) >= _LEAST:
-            return quiet
-        return sorted(self.runs, key=lambda run: (not run.total.counts, run.disturbed))[:_LEAST]
+    def add(self, told: Row, disturbed: Callable[[float, float], float]) -> Totals:
+        """Take over what a run has told, and give its totals; `disturbed` is asked about the time of each turn."""
+        parts = [Totals(**each) for each in told.pop("turns")]
+        total = Totals.sum(parts)
+        ready = max(0, total.near_batches - total.near_made) / total.seconds
+        for part, plan, (begun, ended) in zip(parts, told.pop("plans"), told.pop("times"), strict=True):
+            self.turns.append(Turn(part, disturbed(begun, ended), ready * part.seconds, plan))
+        self.told.append(told)
+        return total
 
     @property
-    def is_measured(self) -> bool:
-        """Whether enough runs count."""
-        return sum(run.counts for run in self.runs) >= ENOUGH
+    def counted(self) -> list[Turn]:
+        """The quieter half, however fast they were; none in which other programs had the core, if there are others."""
+        own = [turn for turn in self.turns if turn.totals.counts]
+        turns = own if len(own) >= _LEAST else self.turns
+        return sorted(turns, key=lambda turn: turn.disturbed)[: max(_LEAST, ceil(COUNTED * len(turns)))]
 
     @property
-    def is_settled(self) -> bool:
-        """Whether those that count were left alone, and agree."""
-        rates = [self._rate(run.total) for run in self.counted if run.counts]
-        return len(rates) >= _LEAST and min(rates) >= (1 - _ALIKE) * max(rates)
-
-    def _rate(self, total: Totals) -> float:
-        return rate_of({"step": self.step, **asdict(total)})
+    def uncertainty(self) -> float | None:
+        """Two standard errors of the rate, as a part of it; None if too few turns tell."""
+        rates = [rate_of({"step": self.step, **turn.figures}) for turn in self.counted]
+        return 2 * stdev(rates) / sqrt(len(rates)) / fmean(rates) if len(rates) > _LEAST else None
 
     def row(self) -> Row:
-        """Its figures, of the runs that count."""
+        """Its figures, of the turns that count."""
         counted = self.counted
         return {
             "strategy": self.strategy,
             "trainer": self.trainer,
             "epoch_batches": self.epoch_batches,
             "prefetch": self.prefetch,
-            **asdict(Totals.sum(run.total for run in counted)),
+            **asdict(Totals.sum(turn.totals for turn in counted)),
+            "ready": sum(turn.ready for turn in counted),
             "step": self.step,
-            "buffer_bytes": fmean(run.told["buffer_bytes"] for run in self.runs),
-            "prongs": counted[-1].told["prongs"],
-            "turns": [asdict(turn) | {"plan": plan} for run in counted for turn, plan in run.turns],
-            "settled": self.is_settled,
-            "rates": [self._rate(run.total) for run in self.runs],
-            "disturbed": [run.disturbed for run in self.runs],
+            "buffer_bytes": fmean(told["buffer_bytes"] for told in self.told),
+            "prongs": self.told[-1]["prongs"],
+            "walked": [
+                {"batches": turn.totals.batches, "plan": turn.plan} for turn in counted if turn.plan is not None
+            ],
+            "uncertainty": self.uncertainty,
+            "turns": [
+                {
+                    "rate": rate_of({"step": self.step, **turn.figures}),
+                    "seconds": turn.totals.seconds,
+                    "disturbed": turn.disturbed,
+                    "counts": turn in counted,
+                }
+                for turn in self.turns
+            ],
         }

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is loaded: pictures of 400x320 in three formats for crops of 224, and small ones of 32x32; in bytes or float."""
+"""What is loaded: pictures of 400x320 in three formats for crops of 224, small ones of 32x32, and large photographs.
+
+Batches are in bytes, or in float beside.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy.typing as npt
 from PIL import Image
 
 import headrace
-from headrace.transforms import HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop
+from headrace.transforms import HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop, Resize
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -38,8 +41,11 @@ class Source:
 
     @property
     def transform(self) -> list[Any]:
-        """Random crops of 224 pixels; for small pictures the usual padding by four and cropping."""
-        crop = RandomCrop(32, padding=4) if self.width == self.height == 32 else RandomResizedCrop(224)
+        """Random crops of 224 pixels; small pictures are padded by four and cropped, large ones taken as a whole."""
+        if self.width == self.height == 32:
+            crop: Any = RandomCrop(32, padding=4)
+        else:
+            crop = RandomResizedCrop(224) if self.width == WIDTH else Resize((224, 224))
         return [crop, HorizontalFlip(), *([Normalize(MEAN, STD)] if self.normalized else [])]
 
     @property
@@ -55,6 +61,7 @@ SOURCES = {
         Source("jpeg", "jpeg:95", WIDTH, HEIGHT, 64, 192),
         Source("hri", "hri:fast", WIDTH, HEIGHT, 64, 192),
         Source("cifar", "png", 32, 32, 1024, 2048),
+        Source("photos", "png", 1024, 1024, 16, 64),
         Source("png-float", "png", WIDTH, HEIGHT, 16, 192, normalized=True),
         Source("jpeg-float", "jpeg:95", WIDTH, HEIGHT, 32, 192, normalized=True),
         Source("hri-float", "hri:fast", WIDTH, HEIGHT, 64, 192, normalized=True),
@@ -72,7 +79,8 @@ def make_dataset(source: Source, pictures: Path | None, dest: Path) -> Path:
 
 
 def _cut(source: Source, folder: Path | None) -> Iterator[Pixels]:
-    originals = [_painted(seed) for seed in range(16)] if folder is None else _photographs(folder)
+    size = (max(2 * WIDTH, source.width), max(2 * HEIGHT, source.height))
+    originals = [_painted(seed, size) for seed in range(16)] if folder is None else _photographs(folder, size)
     rng = np.random.default_rng(0)
     for number in range(source.distinct):
         original = originals[number % len(originals)]
@@ -81,26 +89,24 @@ def _cut(source: Source, folder: Path | None) -> Iterator[Pixels]:
         yield np.ascontiguousarray(original[top : top + source.height, left : left + source.width])
 
 
-def _photographs(folder: Path) -> list[Pixels]:
+def _photographs(folder: Path, least: tuple[int, int]) -> list[Pixels]:
+    """Give photographs that just hold a size: cut from larger ones, pictures would be smooth."""
     found = []
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)[:24]:
         with Image.open(path) as image:
             rgb = image.convert("RGB")
-        if min(rgb.size) < 2 * HEIGHT:
-            rgb = rgb.resize((2 * WIDTH, 2 * HEIGHT))
-        else:  # cut from large photographs, small pictures would be smooth; made smaller first, they are as they are
-            scale = 2 * HEIGHT / min(rgb.size)
-            rgb = rgb.resize((max(WIDTH, round(rgb.width * scale)), max(HEIGHT, round(rgb.height * scale))))
-        found.append(np.asarray(rgb))
+        scale = least[1] / min(rgb.size)
+        size = least if scale > 1 else (round(rgb.width * scale), round(rgb.height * scale))
+        found.append(np.asarray(rgb.resize(size)))
     if not found:
         raise ValueError(f"{folder} holds no pictures: name a folder of PNG, JPEG or WebP files")
     return found
 
 
-def _painted(seed: int) -> Pixels:
+def _painted(seed: int, size: tuple[int, int]) -> Pixels:
     """A picture of soft shapes with a little noise, which compresses much as a photograph does."""
     rng = np.random.default_rng(seed)
     small = rng.integers(0, 256, (12, 15, 3), np.uint8)
-    soft = np.asarray(Image.fromarray(small).resize((2 * WIDTH, 2 * HEIGHT), Image.Resampling.BICUBIC), np.int16)
+    soft = np.asarray(Image.fromarray(small).resize(size, Image.Resampling.BICUBIC), np.int16)
     noise = rng.normal(0, 5, soft.shape).round().astype(np.int16)
     return np.clip(soft + noise, 0, 255).astype(np.uint8)

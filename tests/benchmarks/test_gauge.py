@@ -30,5 +30,4 @@ def test_it_watches_each_core_and_tells_of_a_time():
     time.sleep(0.4)
 
     assert 0.0 <= gauge.disturbed(cores, begun, time.monotonic()) < 1.0
-    assert gauge.is_quiet(cores, 0.3, 1.0)
     assert gauge.disturbed(cores, begun - 9, begun - 8) == 1.0

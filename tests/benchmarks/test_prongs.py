@@ -7,13 +7,13 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
-from benchmarks._prongs.runs import Cell, Run
+from benchmarks._prongs.runs import Cell
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
@@ -25,38 +25,52 @@ def test_a_run_counts_that_had_its_core():
     assert not replace(usual, core_busy=1.0).counts
 
 
-def a_run(rate, disturbed=0.0, *, busy=0.0):
-    told = {"buffer_bytes": 0, "prongs": {"rate": rate}}
-    return Run([(Totals(1.0, 10, rate, core_busy=busy), None)], told, disturbed)
+def a_run(*rates, disturbed=(), busy=0.0, ready=0):
+    """What a run tells that had a turn of a second at each rate, and how a gauge tells its turns apart."""
+    turns = [asdict(Totals(1.0, 10, rate, near_batches=5 + ready, near_made=5, core_busy=busy)) for rate in rates]
+    told = {
+        "turns": turns,
+        "times": [(at, at + 1.0) for at in range(len(turns))],
+        "plans": [None] * len(turns),
+        "buffer_bytes": 0,
+        "prongs": None,
+    }
+    return told, lambda begun, _ended: dict(enumerate(disturbed)).get(int(begun), 0.0)
 
 
 def a_cell(*runs):
-    return Cell("wrr", "none", 99, 4, whole_epochs=False, runs=list(runs))
+    cell = Cell("wrr", "none", 99, 4, whole_epochs=False)
+    for run in runs:
+        cell.add(*run)
+    return cell
 
 
-def test_all_runs_count_that_were_left_alone_however_fast_they_were():
-    cell = a_cell(a_run(98), a_run(120, 0.5), a_run(100), a_run(99), a_run(80, 0.3), a_run(130, busy=0.5))
+def test_the_quieter_half_of_all_turns_counts_however_fast_they_were():
+    cell = a_cell(
+        a_run(98, 120, 100, disturbed=[0.1, 0.5, 0.1]),
+        a_run(80, 130, 102, disturbed=[0.4, 0.6, 0.2]),
+        a_run(300, busy=2),
+    )
 
-    assert cell.is_measured
-    assert cell.is_settled
-    assert rate_of(cell.row()) == pytest.approx(99)
-    assert cell.row()["rates"] == [98, 120, 100, 99, 80, 130]
-    assert cell.row()["disturbed"] == [0.0, 0.5, 0.0, 0.0, 0.3, 0.0]
-
-
-def test_of_a_cell_that_was_never_left_alone_the_least_disturbed_count():
-    cell = a_cell(a_run(90, 0.5), a_run(100, 0.2), a_run(70, 0.3), a_run(120, busy=0.5))
-
-    assert rate_of(cell.row()) == pytest.approx(85)
-    assert not cell.is_measured
-    assert not cell.is_settled
+    assert rate_of(cell.row()) == pytest.approx(100)
+    assert [turn["counts"] for turn in cell.row()["turns"]] == [True, False, True, False, False, True, False]
 
 
-def test_a_cell_is_settled_when_the_runs_that_count_agree():
-    assert a_cell(a_run(100), a_run(99)).is_settled
-    assert not a_cell(a_run(100), a_run(99)).is_measured, "three are wanted"
-    assert not a_cell(a_run(100)).is_settled
-    assert not a_cell(a_run(100), a_run(90), a_run(99)).is_settled
+def test_where_other_programs_had_the_core_all_the_time_turns_count_all_the_same():
+    assert rate_of(a_cell(a_run(90, 110, 200, busy=2, disturbed=[0, 0, 1])).row()) == pytest.approx(100)
+
+
+def test_what_lay_ready_when_a_run_began_is_taken_off_all_its_turns():
+    cell = a_cell(a_run(100, 100, ready=1))
+
+    assert cell.row()["ready"] == pytest.approx(2)
+    assert rate_of(cell.row()) == pytest.approx(90)
+
+
+def test_a_cell_is_as_uncertain_as_its_turns_lie_apart():
+    assert a_cell(a_run(100, 100)).uncertainty is None, "two do not tell"
+    assert a_cell(a_run(*[100] * 8)).uncertainty == 0
+    assert a_cell(a_run(*[98, 102] * 8)).uncertainty == pytest.approx(2 * 2 / 7**0.5 / 100, rel=0.01)
 
 
 class FakeLoader:
@@ -66,7 +80,13 @@ class FakeLoader:
         self.taken = self.made = 0
 
     def stats(self):
-        return {"prongs": {"near": {"cpu_seconds": 0.0, "batches": self.made}, "near_batches": self.taken, "plans": []}}
+        return {
+            "prongs": {
+                "near": {"cpu_seconds": 0.0, "batches": self.made},
+                "near_batches": self.taken,
+                "plans": [{"epoch": 1}],
+            }
+        }
 
 
 def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
@@ -77,14 +97,17 @@ def test_a_meter_tells_what_happened_between_two_moments(monkeypatch):
     loader = FakeLoader()
     meter = Meter(loader, core=0)
     meter.batch(16)
-    meter.cut()
+    meter.clear()
     for _ in range(2):
         clock[0] += 0.6
         loader.made += 3
         loader.taken += 2
         meter.batch(16)
-    found = meter.cut()
+    meter.end_epoch()
+    (found,) = meter.turns
 
+    assert meter.plans == [{"epoch": 1}]
+    assert meter.seconds == pytest.approx(1.2)
     assert (found.batches, found.samples, found.near_made, found.near_batches) == (2, 32, 6, 4)
     assert found.seconds == pytest.approx(1.2)
     assert found.others == pytest.approx(0.5)
@@ -94,16 +117,16 @@ def measured(**changes):
     """A hundred seconds, in which the host made four batches for each of the near worker's."""
     return {
         "source": "png", "strategy": "wrr", "trainer": "none", "step": 0.0, "batches": 125, "samples": 1250,
-        "seconds": 100.0, "near_batches": 25, "near_made": 25, "host_cpu": 100.0, "near_cpu": 25.0, "epoch_batches": 99,
+        "seconds": 100.0, "near_batches": 25, "ready": 0, "walked": [], "host_cpu": 100.0,
+        "near_cpu": 25.0, "epoch_batches": 99,
         "host_seconds_a_batch": 1.0, "near_seconds_a_batch": 4.0, "take": 0.0, "fetch": 0.0, "prefetch": 4,
         "buffer_bytes": 1.0, "host_rate": 10.0, "near_rate": 2.5, **changes,
     }  # fmt: skip
 
 
 def test_what_lay_ready_before_the_clock_ran_is_not_counted():
-    assert rate_of(measured(near_made=15)) == pytest.approx(11.5)
-    assert rate_of(measured(near_made=35)) == pytest.approx(12.5), "what was not taken brings nothing"
-    assert rate_of(measured(near_made=15, step=0.1)) == pytest.approx(12.5), "the trainer sets the pace"
+    assert rate_of(measured(ready=10)) == pytest.approx(11.5)
+    assert rate_of(measured(ready=10, step=0.1)) == pytest.approx(12.5), "the trainer sets the pace"
 
 
 def test_model_and_simulator_stand_beside_a_measurement():
@@ -123,7 +146,7 @@ def walked(link):
 
 @pytest.mark.parametrize(("link", "seconds"), [(0.1, 79 + 20 * 0.1), (0.5, 79 + 20 * 0.5)])
 def test_an_epoch_of_mte_is_modelled_by_its_own_split_and_reads(link, seconds):
-    row = measured(strategy="mte", batches=99, seconds=seconds, turns=[walked(link)], fetch=0.01)
+    row = measured(strategy="mte", batches=99, seconds=seconds, walked=[walked(link)], fetch=0.01)
 
     assert completed(row, None)["model_error"] == pytest.approx(0.0, abs=0.02)
 
