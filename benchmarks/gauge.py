@@ -4,8 +4,8 @@
 Other programs are in the system's books; neighbours on the physical cores are not: the same work takes a third longer,
 for seconds or minutes. So on each core a tenth of a millisecond of work is done every 25 ms, timed by its own CPU
 clock. It is small enough for the first cache, so what a benchmark does to caches and memory does not show in it, and
-what counts is chosen by something else than how fast it was. It tells quieter times from louder ones, of cores that are
-in the same use: one that sleeps now and then wakes beside a neighbour more often than one that is always at work.
+the disturbance is told by something else than how fast the benchmark was. It tells quieter times from louder ones, of
+cores in the same use: one that sleeps now and then wakes beside a neighbour more often than one always at work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 import zlib
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from statistics import fmean
 
 _EVERY_SECONDS = 0.025
 _WARMING, _TIMED = 3, 8
@@ -41,11 +40,8 @@ class Gauge:
         for core in cores:
             threading.Thread(target=self._watch, args=(core,), name=f"gauge-{core}", daemon=True).start()
 
-    def disturbed(self, cores: Collection[int], begun: float, ended: float) -> float:
-        """Give the part of a time in which some cores were slowed, in the mean."""
-        return fmean(self._disturbed(core, begun, ended) for core in cores)
-
-    def _disturbed(self, core: int, begun: float, ended: float) -> float:
+    def disturbed(self, core: int, begun: float, ended: float) -> float:
+        """Give the part of a time in which a core was slowed."""
         at = self._at[core]
         took = self._took[core][bisect_left(at, begun) : bisect_left(at, ended)]
         return slowed(took, best_of(self._took[core][-_REMEMBERED:]))

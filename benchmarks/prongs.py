@@ -7,9 +7,9 @@ say. The trainer takes no time; or as long as both prongs together need ("matche
 alone ("slow"), where `paced, sparing` keeps the near worker on; these two with the first share only.
 
 Near workers have a given share of a core; or the share at which their speed is a given ratio of the host's, which is
-found by trial. Each run of a cell is a process of its own, and the cells' runs follow each other in rounds. Turns of a
-second are told apart by a gauge on each core, not by how fast they were: of a cell's turns the half counts in which
-neighbours of the machine disturbed its cores least. Left out are a run's first epoch, in which everything is
+found by trial. Each run of a cell is a process of its own, and the cells' runs follow each other in rounds. A gauge on
+each core tells how much neighbours of the machine disturbed each second of a run; what a prong does alone is worked out
+for the disturbance of the cell that it is held against. Left out are a run's first epoch, in which everything is
 calibrated, and batches that were made before the clock ran.
 """
 

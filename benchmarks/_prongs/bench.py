@@ -16,13 +16,13 @@ from benchmarks._prongs.cell import ALONE, NEAR_ALONE, SPARING
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Totals
 from benchmarks._prongs.near import near_worker
-from benchmarks._prongs.runs import LONGEST, Cell, Row
+from benchmarks._prongs.runs import LONGEST, Cell, Disturbed, Row
 from benchmarks.gauge import Gauge
 
 _CELL = Path(__file__).parent / "cell.py"
 # A share is tried until the ratio is within these bounds of the one that is wanted, or so often.
 _LEAST, _MOST = 0.97, 1.015
-_TRIALS = 3
+_TRIALS = 2
 # Of `mte` whole epochs are measured, of the others some seconds from the midst, at up to twice the host's rate.
 _MIDST = 2.0
 # To find a ratio: runs of each prong, and what part of the usual seconds they take.
@@ -104,8 +104,9 @@ class Bench:
                 if close or trial == _TRIALS - 1:
                     near = self._new(NEAR_ALONE, "none")
                     cells = self._beside(wanted, exchange, near, alone)
+                    ratio = self._alone(near)["near_ratio"]
                     marks = {"source": self.source, "share": share, "wanted": wanted.label, "ratio": wanted.ratio}
-                    return self._rows(wanted, cells, self._alone(near) | marks)
+                    return self._rows(wanted, cells, near, {**marks, "near_ratio": ratio})
         return []
 
     def _beside(self, wanted: Near, exchange: Path, near: Cell, alone: Row) -> list[Cell]:
@@ -119,14 +120,17 @@ class Bench:
         self.host = next((cell for cell in cells if (cell.strategy, cell.trainer) == (ALONE, "none")), self.host)
         return cells
 
-    def _rows(self, wanted: Near, cells: list[Cell], given: Row) -> list[Row]:
+    def _rows(self, wanted: Near, cells: list[Cell], near: Cell, marks: Row) -> list[Row]:
         rows: list[Row] = []
-        alone: dict[str, Row] = {}
         for cell in cells:
-            row = completed(cell.row() | given, alone.get(cell.trainer))
-            alone.setdefault(cell.trainer, row)
-            rows.append(row)
-            gain = f"{row['rate']:.0f} images/s, {row.get('gain', 1):.3f}x"
+            row = cell.row()
+            disturbed = Disturbed(**row["disturbed"])
+            beside = None
+            if cell.strategy != ALONE:
+                alone = next(each for each in cells if (each.strategy, each.trainer) == (ALONE, cell.trainer))
+                beside = completed(alone.row_at(disturbed) | self._alone(near, disturbed), None)
+            rows.append(completed(row | self._alone(near, disturbed) | marks, beside))
+            gain = f"{rows[-1]['rate']:.0f} images/s, {rows[-1].get('gain', 1):.3f}x"
             self.tell(f"{self.source} {wanted.label}, {cell.trainer}, {cell.strategy}: {gain}")
         return rows
 
@@ -157,15 +161,15 @@ class Bench:
         )
         if done.returncode != 0:
             raise RuntimeError(f"{cell.strategy} on {self.source}: {done.stderr[-2000:]}")
-        used = {ALONE: [self.host_core], NEAR_ALONE: [self.near_core]}.get(
-            cell.strategy, [self.host_core, self.near_core]
-        )
-        told = json.loads(done.stdout.splitlines()[-1])
-        return cell.add(told, lambda begun, ended: self.gauge.disturbed(used, begun, ended))
+        return cell.add(json.loads(done.stdout.splitlines()[-1]), self._disturbed)
 
-    def _alone(self, near: Cell) -> Row:
-        """Both prongs alone."""
-        of_host, of_near = self.host.row(), near.row()
+    def _disturbed(self, begun: float, ended: float) -> Disturbed:
+        return Disturbed(*(self.gauge.disturbed(core, begun, ended) for core in (self.host_core, self.near_core)))
+
+    def _alone(self, near: Cell, disturbed: Disturbed | None = None) -> Row:
+        """Both prongs alone, at the disturbance that they were measured at or at another."""
+        of_host = self.host.row() if disturbed is None else self.host.row_at(disturbed)
+        of_near = near.row() if disturbed is None else near.row_at(disturbed)
         host_rate, near_rate = rate_of(of_host), rate_of(of_near)
         read = of_near["prongs"]["exchange"]
         size = of_host["samples"] / of_host["batches"]

@@ -11,9 +11,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from benchmarks._prongs.cell import ALONE, NEAR_ALONE
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
-from benchmarks._prongs.runs import Cell
+from benchmarks._prongs.runs import Cell, Disturbed, Line
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
@@ -25,39 +26,32 @@ def test_a_run_counts_that_had_its_core():
     assert not replace(usual, core_busy=1.0).counts
 
 
-def a_run(*rates, disturbed=(), busy=0.0, ready=0):
-    """What a run tells that had a turn of a second at each rate, and how a gauge tells its turns apart."""
-    turns = [asdict(Totals(1.0, 10, rate, near_batches=5 + ready, near_made=5, core_busy=busy)) for rate in rates]
+def a_run(*rates, disturbed=(), busy=0.0, ready=0, cpu=1.0):
+    """What a run tells that had a turn of a second at each rate, and how a gauge tells of its turns."""
+    parts = [
+        Totals(1.0, 10, rate, host_cpu=cpu, near_batches=5 + ready, near_made=5, core_busy=busy, preparing_cpu=cpu / 2)
+        for rate in rates
+    ]
     told = {
-        "turns": turns,
-        "times": [(at, at + 1.0) for at in range(len(turns))],
-        "plans": [None] * len(turns),
+        "turns": [asdict(part) for part in parts],
+        "times": [(at, at + 1.0) for at in range(len(parts))],
+        "plans": [None] * len(parts),
         "buffer_bytes": 0,
         "prongs": None,
     }
-    return told, lambda begun, _ended: dict(enumerate(disturbed)).get(int(begun), 0.0)
+    return told, lambda begun, _ended: Disturbed(*dict(enumerate(disturbed)).get(int(begun), (0.0, 0.0)))
 
 
-def a_cell(*runs):
-    cell = Cell("wrr", "none", 99, 4, whole_epochs=False)
+def a_cell(*runs, strategy="wrr", step=0.0):
+    cell = Cell(strategy, "none", 99, 4, whole_epochs=False, step=step)
     for run in runs:
         cell.add(*run)
     return cell
 
 
-def test_the_quieter_half_of_all_turns_counts_however_fast_they_were():
-    cell = a_cell(
-        a_run(98, 120, 100, disturbed=[0.1, 0.5, 0.1]),
-        a_run(80, 130, 102, disturbed=[0.4, 0.6, 0.2]),
-        a_run(300, busy=2),
-    )
-
-    assert rate_of(cell.row()) == pytest.approx(100)
-    assert [turn["counts"] for turn in cell.row()["turns"]] == [True, False, True, False, False, True, False]
-
-
-def test_where_other_programs_had_the_core_all_the_time_turns_count_all_the_same():
-    assert rate_of(a_cell(a_run(90, 110, 200, busy=2, disturbed=[0, 0, 1])).row()) == pytest.approx(100)
+def test_turns_count_in_which_no_other_program_had_the_core():
+    assert rate_of(a_cell(a_run(98, 102), a_run(300, busy=2)).row()) == pytest.approx(100)
+    assert rate_of(a_cell(a_run(90, 110, busy=2)).row()) == pytest.approx(100), "there are no others"
 
 
 def test_what_lay_ready_when_a_run_began_is_taken_off_all_its_turns():
@@ -67,10 +61,39 @@ def test_what_lay_ready_when_a_run_began_is_taken_off_all_its_turns():
     assert rate_of(cell.row()) == pytest.approx(90)
 
 
-def test_a_cell_is_as_uncertain_as_its_turns_lie_apart():
+def test_a_line_goes_through_what_was_seen_and_never_falls():
+    line = Line.fit([(0.0, 1.0), (0.2, 1.1), (0.4, 1.2)])
+    assert (line.at(0.0), line.at(0.6)) == (pytest.approx(1.0), pytest.approx(1.3))
+    assert Line.fit([(0.0, 1.2), (0.4, 1.0)]).at(0.0) == pytest.approx(1.1), "what is disturbed costs no less"
+    assert Line.fit([(0.3, 2.0), (0.3, 4.0)]).at(0.9) == pytest.approx(3.0), "one disturbance tells no slope"
+
+
+def test_a_prong_alone_is_told_at_another_disturbance():
+    host = a_cell(a_run(100, 80, disturbed=[(0.0, 0.9), (0.4, 0.1)]), strategy=ALONE)
+    near = a_cell(a_run(100, 80, disturbed=[(0.9, 0.0), (0.1, 0.4)]), strategy=NEAR_ALONE)
+
+    for alone, quiet, loud in (
+        (host, Disturbed(0.0, 0.5), Disturbed(0.4, 0.5)),
+        (near, Disturbed(), Disturbed(0.5, 0.4)),
+    ):
+        mean = alone.row()
+        assert rate_of(alone.row_at(quiet)) / rate_of(mean) == pytest.approx(1.125 / 1.0, rel=0.01)
+        assert rate_of(alone.row_at(loud)) / rate_of(mean) == pytest.approx(0.9, rel=0.01)
+        assert alone.row_at(loud)["preparing_cpu"] == pytest.approx(mean["preparing_cpu"] / 0.9, rel=0.01)
+
+
+def test_where_the_trainer_sets_the_pace_disturbance_changes_the_cpu_alone():
+    alone = a_cell(a_run(100, 80, disturbed=[(0.0, 0.0), (0.4, 0.0)]), strategy=ALONE, step=0.1)
+
+    assert rate_of(alone.row_at(Disturbed(0.0))) == rate_of(alone.row())
+    assert alone.row_at(Disturbed(0.0))["host_cpu"] < alone.row()["host_cpu"]
+
+
+def test_a_cell_is_as_uncertain_as_disturbance_does_not_explain():
     assert a_cell(a_run(100, 100)).uncertainty is None, "two do not tell"
-    assert a_cell(a_run(*[100] * 8)).uncertainty == 0
-    assert a_cell(a_run(*[98, 102] * 8)).uncertainty == pytest.approx(2 * 2 / 7**0.5 / 100, rel=0.01)
+    assert a_cell(a_run(*[98, 102] * 8)).uncertainty == pytest.approx(2 * 0.0207 / 4, rel=0.01)
+    slower = a_run(*[1 / 0.01, 1 / 0.011, 1 / 0.012] * 4, disturbed=[(0.0, 0), (0.2, 0), (0.4, 0)] * 4)
+    assert a_cell(slower).uncertainty == pytest.approx(0.0, abs=1e-6)
 
 
 class FakeLoader:
