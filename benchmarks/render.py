@@ -112,10 +112,6 @@ def plan_cells(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-# Runs of `benchmarks/prongs.py`, each of some sources.
-_PRONGS = tuple(f"prongs-{source}.json" for source in ("png", "jpeg", "hri", "cifar"))
-
-
 def prongs_summary(folder: Path) -> str:
     """What two prongs make of near workers of several speeds."""
     runs, rows = _prongs(folder)
@@ -132,7 +128,8 @@ def prongs_cells(folder: Path) -> str:
 
 
 def _prongs(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    runs = [results.read(folder / name) for name in _PRONGS]
+    """Runs of `benchmarks/prongs.py`, each of some sources and near workers."""
+    runs = [results.read(path) for path in sorted(folder.glob("prongs-*.json"))]
     return runs, [row for run in runs for row in run["rows"]]
 
 
