@@ -31,8 +31,9 @@ NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
 _CALIBRATING = 2.0  # seconds of the first epoch
-# Seconds of the second that do not count; beside a trainer, the host still makes batches ahead for longer.
-_SETTLING, _BESIDE_TRAINER = 1.0, 3.0
+# Seconds of the second that do not count; beside a trainer the host first makes batches ahead, which takes one that is
+# half as fast again as the trainer two steps each.
+_SETTLING, _BESIDE_TRAINER, _STEPS_AHEAD = 1.0, 3.0, 2.0
 _TURN = 1.0  # seconds at least of which the gauge is asked
 
 
@@ -84,7 +85,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
                 memory += _iterate(loader, trainer, meter)
                 meter.end_epoch()
         else:
-            settling = _BESIDE_TRAINER if order["step"] else _SETTLING
+            ahead = _SETTLING + _STEPS_AHEAD * order["prefetch"] * order["step"]
+            settling = max(_BESIDE_TRAINER, ahead) if order["step"] else _SETTLING
             memory = _iterate(loader, trainer, meter, order["seconds"], settling=settling, turn=_TURN)
         prongs = loader.stats().get("prongs")
     return {
