@@ -96,8 +96,7 @@ def bars(rows: list[dict[str, Any]]) -> Table:
         return [max(values)] if values else []
 
     mixed = [row for row in rows if row["strategy"] in ("wrr", "paced") and row["trainer"] == "none"]
-    quarter = [row for row in mixed if row["ratio"] == _QUARTER]
-    judge("wrr, paced of the sum of both rates, near at 1/4", [of_sum(row) or 0 for row in quarter], 0.95)
+    judge("wrr, paced of the sum of both rates, near at 1/4", _of_sums(mixed), 0.95)
     for name, source in SOURCES.items():
         at_most = [row["gain"] for row in mixed if row["source"] == name and _ratio(row) <= _MOST_RATIO]
         judge(f"{name}: best gain, near at most 0.30 of the host", best(at_most), source.headline, percent=False)
@@ -124,6 +123,17 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     said = f"Of {len(rows)} cells {unsure} are uncertain by more than {_SURE:.0%}, or a prong alone beside them is: two"
     notes = [f"{said} standard errors of the turns that count."] if unsure else []
     return Table(("claim", "bar", "found", "cells", "verdict"), cells, title="Bars", notes=notes)
+
+
+def _of_sums(mixed: list[dict[str, Any]]) -> list[float]:
+    """Parts of the sum beside a near worker at a quarter; of several runs of a cell the mean, by how certain they are."""
+    runs: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in mixed:
+        part = of_sum(row)
+        if row["ratio"] == _QUARTER and part is not None:
+            weight = 1 / max(1e-6, (row["uncertainty"] or _SURE) ** 2 + row["alone_uncertainty"] ** 2)
+            runs.setdefault((row["source"], row["strategy"]), []).append((part, weight))
+    return [sum(part * weight for part, weight in of) / sum(weight for _, weight in of) for of in runs.values()]
 
 
 def _ratio(row: dict[str, Any]) -> float:
