@@ -126,7 +126,7 @@ def bars(rows: list[dict[str, Any]]) -> Table:
 
 
 def _of_sums(mixed: list[dict[str, Any]]) -> list[float]:
-    """Parts of the sum beside a near worker at a quarter; of several runs of a cell the mean, by how certain they are."""
+    """Parts of the sum, near at a quarter; of several runs of a cell the mean, by how certain they are."""
     runs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in mixed:
         part = of_sum(row)

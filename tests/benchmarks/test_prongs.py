@@ -14,6 +14,7 @@ import pytest
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
+from benchmarks._prongs.report import bars, provenance
 from benchmarks._prongs.runs import Cell, Disturbed, Line
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
@@ -172,6 +173,28 @@ def test_an_epoch_of_mte_is_modelled_by_its_own_split_and_reads(link, seconds):
     row = measured(strategy="mte", batches=99, seconds=seconds, walked=[walked(link)], fetch=0.01)
 
     assert completed(row, None)["model_error"] == pytest.approx(0.0, abs=0.02)
+
+
+def test_several_runs_of_a_cell_count_as_one_by_how_certain_they_are():
+    given = {"ratio": 0.25, "near_ratio": 0.25, "uncertainty": 0.01, "alone_uncertainty": 0.0}
+    sure = completed(measured(seconds=100.0, **given), completed(measured(strategy=ALONE, **given), None))
+    unsure = {**sure, "rate": 0.9 * sure["rate"], "uncertainty": 0.03}
+    (claim, _, found, cells, verdict) = bars([sure, unsure]).rows[0]
+
+    assert claim.startswith("wrr, paced of the sum")
+    assert (found, cells, verdict) == ("99.0%", "1", "met")
+
+
+def test_runs_that_differ_in_their_sources_alone_are_told_as_one_command():
+    run = {"machine": {"cpu": "CPU", "cores": 2, "python": "Python"}, "watts": {"host": 12.0}}
+    commands = [
+        "bench.py --sources png --rounds 3",
+        "bench.py --sources hri --rounds 3",
+        "bench.py --sources hri --rounds 4",
+    ]
+    said = provenance([run | {"command": command, "commit": "abc"} for command in commands])
+
+    assert "`bench.py --sources png,hri --rounds 3` at commit abc, `bench.py --sources hri --rounds 4`" in said
 
 
 @pytest.mark.slow
