@@ -42,13 +42,17 @@ def gains(rows: list[dict[str, Any]]) -> Table:
     strategies = ("mte", "wrr", "paced")
     found: dict[tuple[str, float], dict[str, str]] = {}
     for row in rows:
-        if row["trainer"] == "none" and row["strategy"] in strategies:
+        together = of_sum(row)
+        if together is not None and row["strategy"] in strategies:
             cells = found.setdefault((row["source"], row["near_ratio"]), {})
-            cells[row["strategy"]] = f"{row['gain']:.2f}x"
+            cells[row["strategy"]] = f"{row['gain']:.2f}x, {together:.0%}"
     return Table(
-        ("images, near worker's speed by the host's", *strategies, "both rates alone, added up"),
+        (
+            "images, near worker's speed by the host's",
+            *(f"{name}: gain, part of both rates added up" for name in strategies),
+        ),
         [
-            [f"{source}, {ratio:.3f}", *(cells.get(name, NOTHING) for name in strategies), f"{1 + ratio:.2f}x"]
+            [f"{source}, {ratio:.3f}", *(cells.get(name, NOTHING) for name in strategies)]
             for (source, ratio), cells in sorted(
                 found.items(), key=lambda each: (list(SOURCES).index(each[0][0]), -each[0][1])
             )
