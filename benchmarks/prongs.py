@@ -46,7 +46,7 @@ def main(
     shares: Annotated[str, typer.Option(help="Shares of a core that the near worker gets.")] = "0.5,0.25,0.125",
     ratios: Annotated[
         str, typer.Option(help="Ratios of the near worker's speed to the host's; shares are found for them.")
-    ] = "0.25,0.29",
+    ] = "0.25,0.28",
     trainers: Annotated[str, typer.Option(help="Some of none,matched,slow.")] = ",".join(TRAINERS),
     strategies: Annotated[str, typer.Option(help="Strategies beside the host alone.")] = ",".join(STRATEGIES),
     seconds: Annotated[float, typer.Option(min=0.05, help="Of each run of a cell.")] = 10.0,

@@ -57,6 +57,11 @@ def _preparing_cpu(row: dict[str, Any]) -> float:
     return float(row["preparing_cpu"] / row["samples"])
 
 
+def ratio_of(row: dict[str, Any]) -> float:
+    """The near worker's speed by the host's, each alone at the disturbance of a cell, as its gain is."""
+    return float(row["near_rate"] / row["host_rate"])
+
+
 def of_sum(row: dict[str, Any]) -> float | None:
     """What part of the two rates alone, added up, both prongs together have come to."""
     if row["trainer"] != "none" or row["strategy"] == ALONE:

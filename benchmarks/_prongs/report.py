@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks._prongs.cell import ALONE
-from benchmarks._prongs.figures import WATTS, is_sparing, of_sum
+from benchmarks._prongs.figures import WATTS, is_sparing, of_sum, ratio_of
 from benchmarks._prongs.sources import SOURCES
 from benchmarks.tables import NOTHING, Table
 
@@ -40,22 +40,16 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
 def gains(rows: list[dict[str, Any]]) -> Table:
     """What each strategy makes of each near worker, where the trainer takes no time."""
     strategies = ("mte", "wrr", "paced")
-    found: dict[tuple[str, float], dict[str, str]] = {}
+    found: dict[tuple[int, float], dict[str, str]] = {}
     for row in rows:
-        together = of_sum(row)
-        if together is not None and row["strategy"] in strategies:
-            cells = found.setdefault((row["source"], row["near_ratio"]), {})
-            cells[row["strategy"]] = f"{row['gain']:.2f}x, {together:.0%}"
+        if row["trainer"] == "none" and row["strategy"] in strategies:
+            cells = found.setdefault((list(SOURCES).index(row["source"]), -row["share"]), {})
+            cells[row["strategy"]] = f"{row['gain']:.2f}x of {1 + ratio_of(row):.2f}x"
     return Table(
-        (
-            "images, near worker's speed by the host's",
-            *(f"{name}: gain, part of both rates added up" for name in strategies),
-        ),
+        ("images, near worker's share of a core", *(f"{name}: gain of both rates added up" for name in strategies)),
         [
-            [f"{source}, {ratio:.3f}", *(cells.get(name, NOTHING) for name in strategies)]
-            for (source, ratio), cells in sorted(
-                found.items(), key=lambda each: (list(SOURCES).index(each[0][0]), -each[0][1])
-            )
+            [f"{list(SOURCES)[source]}, {-share:.3f}", *(cells.get(name, NOTHING) for name in strategies)]
+            for (source, share), cells in sorted(found.items())
         ],
         title="Gains",
     )
@@ -65,7 +59,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     together = of_sum(row)
     waited = (row["prongs"] or {}).get("longest_wait_seconds")
     return [
-        f"{row['near_ratio']:.3f}, {row['trainer']}, {row['strategy']}",
+        f"{ratio_of(row):.3f}, {row['trainer']}, {row['strategy']}",
         f"{row['rate']:.0f}",
         NOTHING if row.get("gain") is None else f"{row['gain']:.3f}x",
         NOTHING if together is None else f"{together:.1%}",
@@ -102,7 +96,7 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     mixed = [row for row in rows if row["strategy"] in ("wrr", "paced") and row["trainer"] == "none"]
     judge("wrr, paced of the sum of both rates, near at 1/4", _of_sums(mixed), 0.95)
     for name, source in SOURCES.items():
-        at_most = [row["gain"] for row in mixed if row["source"] == name and _ratio(row) <= _MOST_RATIO]
+        at_most = [row["gain"] for row in mixed if row["source"] == name and ratio_of(row) <= _MOST_RATIO]
         judge(f"{name}: best gain, near at most 0.30 of the host", best(at_most), source.headline, percent=False)
     mte = [abs(row["model_error"]) for row in rows if row["strategy"] == "mte"]
     judge("mte off its model", mte, 0.05, least=False)
@@ -138,11 +132,6 @@ def _of_sums(mixed: list[dict[str, Any]]) -> list[float]:
             weight = 1 / max(1e-6, (row["uncertainty"] or _SURE) ** 2 + row["alone_uncertainty"] ** 2)
             runs.setdefault((row["source"], row["strategy"]), []).append((part, weight))
     return [sum(part * weight for part, weight in of) / sum(weight for _, weight in of) for of in runs.values()]
-
-
-def _ratio(row: dict[str, Any]) -> float:
-    """The near worker's speed by the host's: as both were measured, or at the cell's disturbance if that is more."""
-    return float(max(row["near_ratio"], row["near_rate"] / row["host_rate"]))
 
 
 def stated() -> dict[str, float]:
