@@ -119,7 +119,7 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     judge("simulator, cells within 10 %", [within] if errors else [], 0.95)
     unsure = sum(max(row["uncertainty"] or 0.0, row["alone_uncertainty"]) > _SURE for row in rows)
     said = f"Of {len(rows)} cells {unsure} are uncertain by more than {_SURE:.0%}, or a prong alone beside them is: two"
-    notes = [f"{said} standard errors of the turns that count."] if unsure else []
+    notes = [f"{said} standard errors of its seconds."] if unsure else []
     return Table(("claim", "bar", "found", "cells", "verdict"), cells, title="Bars", notes=notes)
 
 
