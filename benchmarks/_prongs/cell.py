@@ -34,7 +34,7 @@ _CALIBRATING = 2.0  # seconds of the first epoch
 # Seconds of the second that do not count; beside a trainer the host first makes batches ahead, which takes one that is
 # half as fast again as the trainer two steps each.
 _SETTLING, _BESIDE_TRAINER, _STEPS_AHEAD = 1.0, 3.0, 2.0
-_TURN = 1.0  # seconds at least of which the gauge is asked
+_TURN = 1.0  # seconds of which the gauge is asked
 
 
 class NearOnly(Mte):
@@ -87,7 +87,8 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         else:
             ahead = _SETTLING + _STEPS_AHEAD * order["prefetch"] * order["step"]
             settling = max(_BESIDE_TRAINER, ahead) if order["step"] else _SETTLING
-            memory = _iterate(loader, trainer, meter, order["seconds"], settling=settling, turn=_TURN)
+            turn = min(_TURN, order["seconds"] / 2)  # so that a short run has one, too
+            memory = _iterate(loader, trainer, meter, order["seconds"], settling=settling, turn=turn)
         prongs = loader.stats().get("prongs")
     return {
         "turns": [asdict(turn) for turn in meter.turns],
