@@ -102,9 +102,20 @@ class Cell:
 
     def cost(self) -> Line:
         """What a sample costs, by disturbance: the host its CPU, the near worker alone the time."""
-        if self.strategy == NEAR_ALONE:
-            return Line.fit([(turn.disturbed.near, turn.totals.seconds / turn.totals.samples) for turn in self.counted])
-        return Line.fit([(turn.disturbed.host, turn.totals.host_cpu / turn.totals.samples) for turn in self.counted])
+        alone = self.strategy == NEAR_ALONE
+        return Line.fit(
+            [
+                (
+                    self._own(turn.disturbed),
+                    (turn.totals.seconds if alone else turn.totals.host_cpu) / turn.totals.samples,
+                )
+                for turn in self.counted
+            ]
+        )
+
+    def _own(self, disturbed: Disturbed) -> float:
+        """Of the core that its costs are told by."""
+        return disturbed.near if self.strategy == NEAR_ALONE else disturbed.host
 
     @property
     def uncertainty(self) -> float | None:
@@ -112,11 +123,7 @@ class Cell:
         if len(self.counted) < _LEAST:
             return None
         points = [
-            (
-                turn.disturbed.near if self.strategy == NEAR_ALONE else turn.disturbed.host,
-                1 / rate_of({"step": self.step, **turn.figures}),
-            )
-            for turn in self.counted
+            (self._own(turn.disturbed), 1 / rate_of({"step": self.step, **turn.figures})) for turn in self.counted
         ]
         line = Line.fit(points)
         return 2 * stdev(y / line.at(x) for x, y in points) / sqrt(len(points))
@@ -157,7 +164,7 @@ class Cell:
     def row_at(self, disturbed: Disturbed) -> Row:
         """Give the figures of a prong alone at another disturbance."""
         row, line = self.row(), self.cost()
-        factor = line.at(disturbed.near if self.strategy == NEAR_ALONE else disturbed.host) / line.value
+        factor = line.at(self._own(disturbed)) / line.value
         row["host_cpu"] *= factor
         row["preparing_cpu"] *= factor
         if not self.step:  # else the trainer sets the pace
