@@ -30,7 +30,6 @@ from headrace.loader._prongs_supply import ProngMeters, ProngSupply
 from headrace.loader._prongs_walk import Knowledge, Walk
 from headrace.loader._state import LoaderState
 from headrace.loader._stats import Meters
-from headrace.loader._wait import StopSign
 from headrace.prongs import BatchName, HostExchange
 from headrace.prongs._pattern import HOST_ONLY, Turns
 from headrace.prongs._reader_buffers import Buffers
@@ -111,7 +110,7 @@ class Prongs:
         given = recorded_pattern(begun, strategy.name, stride) or strategy.recorded(begun.epoch)
         if given is not None:
             walk.follow(given)
-        thread = ReadingThread(near, exchange, StopSign())
+        thread = ReadingThread(near)
         supply = ProngSupply(
             make_batches(False),
             make_batches(True),

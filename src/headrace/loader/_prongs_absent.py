@@ -17,8 +17,8 @@ class AbsentExchange:
     def __init__(self, path: str, trouble: str) -> None:
         self.path, self.trouble = path, trouble
 
-    def order(self, stretches: Iterable[Stretch]) -> None:
-        del stretches
+    def order(self, stretches: Iterable[Stretch], *, soon: bool = True) -> None:
+        del stretches, soon
 
     def read(self, name: BatchName) -> PreparedBatch | None:
         del name

@@ -19,7 +19,7 @@ from headrace.errors import BadPreparedBatch
 from headrace.loader._pixels import Rows, Stack
 from headrace.loader._prongs_absent import Exchange
 from headrace.loader._prongs_arrays import stacked
-from headrace.loader._wait import SLICE_SECONDS, StopSign
+from headrace.loader._wait import StopSign
 from headrace.prongs import BatchName, Heartbeat, Stretch
 from headrace.prongs._exchange import BEAT_SECONDS
 
@@ -28,12 +28,15 @@ Found: TypeAlias = Literal["ready", "bad", "pending"]
 DEPTH = 2
 SILENT_SECONDS = 3.0
 """A near worker that gives no sign of life for so long is dead or frozen."""
-# How often the near worker is looked at: a new one is soon noticed.
-_LOOK_SECONDS, _WAIT_SECONDS = 0.2, 0.02
+# How often the near worker is looked at: as often as it gives a sign of life, and more often while none has come. A
+# look wakes a thread whose code is in no cache any more, and costs the host up to 0.3 ms.
+_LOOK_SECONDS, _WAIT_SECONDS = BEAT_SECONDS, 0.02
 # An absent batch is looked for when most of its time has gone by since the last one came, and then some ten times in
 # the time that one takes: on a host whose cores are all at work, each look costs a tenth of a millisecond.
 _EXPECTED = 0.9
 _LEAST_POLL, _MOST_POLL = 0.002, 0.05
+# Of the batches that the near worker may have ahead, what part may have been read before it hears of it.
+_UNSAID = 0.25
 
 
 _log = logging.getLogger("headrace.loader")
@@ -62,6 +65,8 @@ class NearBatches:
         self._left: set[int] = set()
         self._top = self._bottom = last.number + 1
         self._next: Stretch | None = None
+        self._asked = True
+        self._unsaid = 0
         self._seen = self._came = time.monotonic()
         self._due = 0.0
         self.beat: Heartbeat | None = None
@@ -80,14 +85,16 @@ class NearBatches:
         with self._changed:
             if (bottom, following) != (self._bottom, self._next):
                 self._bottom, self._next = bottom, following
-                self._changed.notify_all()
+                self._ask()
 
     def skip(self, number: int) -> None:
         """Leave a batch, and all above it, to the host."""
         with self._changed:
-            self._top = min(self._top, number)
             for gone in [at for at in self._ready if at >= number]:
                 del self._ready[gone]
+            if number < self._top:
+                self._top = number
+                self._ask()
             self._changed.notify_all()
 
     def leave(self, number: int) -> None:
@@ -95,7 +102,17 @@ class NearBatches:
         with self._changed:
             self._left.add(number)
             self._pass_left()
+            self._ask()
+
+    def wake(self) -> None:
+        """Let the reading thread see now, and not in a while, that it should stop."""
+        with self._changed:
             self._changed.notify_all()
+
+    def _ask(self) -> None:
+        """Have the near worker told at once: it would make what is not wanted any more."""
+        self._asked = True
+        self._changed.notify_all()
 
     def _pass_left(self) -> None:
         while self._top - 1 in self._left:
@@ -160,14 +177,14 @@ class NearBatches:
         self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
 
     def step(self) -> None:
-        """Order what is wanted, and read one batch or wait a little."""
+        """Read one batch, or wait a little."""
         if time.monotonic() - self._seen > (_WAIT_SECONDS if self.beat is None else _LOOK_SECONDS):
             self.look()
         number = self._top - 1
-        if self.count >= self._depth or number < self._bottom:
+        if self._has_enough:
             with self._changed:
-                if self.count >= self._depth or self._top - 1 < self._bottom:
-                    self._changed.wait(SLICE_SECONDS)
+                if self._has_enough:
+                    self._changed.wait(_LOOK_SECONDS)
             return
         if (early := self._due - time.monotonic()) > 0:
             with self._changed:
@@ -188,10 +205,15 @@ class NearBatches:
         found = stacked(prepared.arrays, self._fields, self._rows(number))
         self._settle(number, found, "its rows are not those of this batch")
 
+    @property
+    def _has_enough(self) -> bool:
+        return self.count >= self._depth or self._top - 1 < self._bottom
+
     def _settle(self, number: int, found: list[Stack] | None, why: str) -> None:
         with self._changed:
             if number < self._top:  # else the host has it by now
                 self._top = number
+                self._unsaid += 1
                 if found is None:
                     self._bad[number] = why
                     _log.info("batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
@@ -200,11 +222,22 @@ class NearBatches:
                 self._pass_left()
             self._changed.notify_all()
 
-    def orders(self, *, next_only: bool = False) -> list[Stretch]:
-        """Say what the near worker should have in its hands: of this epoch first, then of the next."""
+    def tell(self, *, last: bool = False) -> None:
+        """Order what the near worker should have in its hands, if it changed: of this epoch first, then of the next.
+
+        That batches were read it hears with the next beat, unless it may soon have no room for more. The last time
+        what was wanted of this epoch is not wanted any more; the next one may begin soon.
+        """
         with self._changed:
-            wanted = [self._next] if next_only else [*self._own_stretches(), self._next]
-            return [stretch for stretch in wanted if stretch is not None and stretch.top > stretch.bottom]
+            if not (self._asked or self._unsaid or last):
+                return
+            wanted = [self._next] if last else [*self._own_stretches(), self._next]
+            soon = self._asked or last or self._unsaid >= self._most_unsaid()
+            self._asked, self._unsaid = False, 0 if soon else self._unsaid
+        self._exchange.order([each for each in wanted if each is not None and each.top > each.bottom], soon=soon)
+
+    def _most_unsaid(self) -> float:
+        return _UNSAID * self.beat.ahead_bytes / self.batch_bytes if self.beat is not None and self.batch_bytes else 0.0
 
     def _own_stretches(self) -> list[Stretch]:
         """Of this epoch, from the top down; what the host makes divides them."""
@@ -226,9 +259,9 @@ class NearBatches:
 class ReadingThread:
     """Runs `NearBatches` until it is stopped; then only the next epoch's batches are still wanted."""
 
-    def __init__(self, near: NearBatches, exchange: Exchange, stop: StopSign) -> None:
-        self._stop = stop
-        self._thread = threading.Thread(target=_work, args=(near, exchange, stop), name="headrace-near", daemon=True)
+    def __init__(self, near: NearBatches) -> None:
+        self._near, self._stop = near, StopSign()
+        self._thread = threading.Thread(target=_work, args=(near, self._stop), name="headrace-near", daemon=True)
 
     def start(self) -> None:
         """Begin, once it is said what is wanted: an order of nothing would have the near worker remove what it has."""
@@ -240,21 +273,17 @@ class ReadingThread:
 
     def join(self) -> None:
         self._stop.set()
+        self._near.wake()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
 
-def _work(near: NearBatches, exchange: Exchange, stop: StopSign) -> None:
-    ordered: list[Stretch] | None = None
+def _work(near: NearBatches, stop: StopSign) -> None:
     while not stop.is_set() and threading.main_thread().is_alive():
-        wanted = near.orders()
-        if wanted != ordered:
-            exchange.order(wanted)
-            ordered = wanted
+        near.tell()
         near.step()
-    # What was wanted of this epoch is not wanted any more; the next one may begin soon.
     if threading.main_thread().is_alive():
-        exchange.order(near.orders(next_only=True))
+        near.tell(last=True)
 
 
 def _resident_bytes() -> int:

@@ -82,15 +82,16 @@ class HostExchange:
 
     # Batches.
 
-    def order(self, stretches: Iterable[Stretch]) -> None:
+    def order(self, stretches: Iterable[Stretch], *, soon: bool = True) -> None:
         """Say which batches are wanted, in place of all said before: those of the first stretch first.
 
-        What no stretch wants is removed by the near worker: let a `top` sink below a batch once it has been read.
+        What no stretch wants is removed by the near worker: let a `top` sink below a batch once it has been read. It
+        hears of it at once if `soon`, else with the host's next beat.
         """
         wanted = tuple(stretch for stretch in stretches if stretch.top > stretch.bottom)
         if len(wanted) > MOST_STRETCHES:
             raise ValueError(f"{len(wanted)} stretches are wanted at a time; {MOST_STRETCHES} is the most")
-        self._voice.order(wanted)
+        self._voice.order(wanted, soon=soon)
 
     def ready(self, name: BatchName) -> bool:
         """Whether a batch that is wanted can be read. Looks into one small file, and at no name that is not there."""

@@ -68,9 +68,10 @@ class Voice:
         self._thread = threading.Thread(target=self._run, name="headrace-exchange", daemon=True)
         self._thread.start()
 
-    def order(self, stretches: tuple[Stretch, ...]) -> None:
+    def order(self, stretches: tuple[Stretch, ...], *, soon: bool) -> None:
         self._stretches = stretches
-        self._wake.set()
+        if soon:
+            self._wake.set()
 
     def keep(self, path: Path) -> None:
         """Remember a file outside the folder, to be removed with it."""

@@ -8,7 +8,7 @@ from the tail, so what has been consumed is always a prefix and a suffix, and wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -54,7 +54,7 @@ class Pattern:
         return Pattern(self.skip + slots, self.near, self.of, self.phase)
 
     def to_json(self) -> dict[str, int]:
-        return asdict(self)
+        return {"skip": self.skip, "near": self.near, "of": self.of, "phase": self.phase}
 
     @classmethod
     def from_json(cls, tree: Any) -> Pattern:

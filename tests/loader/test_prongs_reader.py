@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the near worker hears of the host, and when: each word of it costs the host a core's attention."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from headrace.loader._prongs_arrays import ROWS
+from headrace.loader._prongs_reader import NearBatches, ReadingThread
+from headrace.prongs import BatchName, PreparedBatch, Stretch
+
+BATCH_BYTES = 1000
+FOLLOWING = Stretch(1, 0, 100, 5, 10)
+
+
+class AnExchange:
+    """Has every batch ready, and remembers what was ordered."""
+
+    silent_seconds = 0.0
+
+    def __init__(self, *, room: int) -> None:
+        self.ordered: list[tuple[list[Stretch], bool]] = []
+        self._beat = SimpleNamespace(
+            state="working", reason="", ahead_bytes=room * BATCH_BYTES, marks=(), seconds_a_batch=0.1
+        )
+
+    def heartbeat(self):
+        return self._beat
+
+    def order(self, stretches, *, soon=True):
+        self.ordered.append((list(stretches), soon))
+
+    def read(self, name):
+        rows = np.arange(name.number * 10, name.number * 10 + 10)
+        return PreparedBatch({ROWS: rows, "image": np.zeros((10, 1))}, BATCH_BYTES, 0.001, 0.001)
+
+
+def near_batches(exchange):
+    last = BatchName(0, 0, 0, 100, 9)
+    near = NearBatches(exchange, last, fields=("image",), rows=lambda at: np.arange(at * 10, at * 10 + 10))
+    near.look()
+    near.want(4, FOLLOWING)
+    return near
+
+
+def test_what_is_wanted_is_said_at_once_and_once():
+    exchange = AnExchange(room=100)
+    near = near_batches(exchange)
+    near.tell()
+    near.tell()
+    near.want(4, FOLLOWING)
+    near.tell()
+
+    assert exchange.ordered == [([Stretch(0, 0, 100, 4, 10), FOLLOWING], True)]
+
+
+@pytest.mark.parametrize(("room", "soon"), [(100, False), (4, True)])
+def test_that_a_batch_was_read_is_said_at_once_only_if_room_is_scarce(room, soon):
+    exchange = AnExchange(room=room)
+    near = near_batches(exchange)
+    near.tell()
+    near.step()
+    near.tell()
+
+    assert exchange.ordered[1] == ([Stretch(0, 0, 100, 4, 9), FOLLOWING], soon)
+
+
+@pytest.mark.parametrize("change", ["want", "skip", "leave"])
+def test_what_is_not_wanted_any_more_is_said_at_once(change):
+    exchange = AnExchange(room=100)
+    near = near_batches(exchange)
+    near.tell()
+    {"want": lambda: near.want(6, FOLLOWING), "skip": lambda: near.skip(8), "leave": lambda: near.leave(7)}[change]()
+    near.tell()
+
+    stretches, soon = exchange.ordered[1]
+    assert soon
+    assert (
+        stretches
+        == {
+            "want": [Stretch(0, 0, 100, 6, 10), FOLLOWING],
+            "skip": [Stretch(0, 0, 100, 4, 8), FOLLOWING],
+            "leave": [Stretch(0, 0, 100, 8, 10), Stretch(0, 0, 100, 4, 7), FOLLOWING],
+        }[change]
+    )
+
+
+def test_a_thread_that_has_enough_ends_at_once():
+    exchange = AnExchange(room=100)
+    near = near_batches(exchange)
+    thread = ReadingThread(near)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while near.count < 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.05)  # it waits by now
+    begun = time.monotonic()
+    thread.join()
+
+    assert time.monotonic() - begun < 0.3  # it would wait half a second
+    assert exchange.ordered[-1] == ([FOLLOWING], True)
