@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is loaded: pictures of 400x320 in three formats for crops of 224, small ones of 32x32, and large photographs.
 
-Batches are in bytes, or in float beside.
+Batches are in bytes, or in float beside; `png-128` is `png` in batches four times as large.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ SOURCES = {
         Source("hri", "hri:fast", WIDTH, HEIGHT, 64, 192),
         Source("cifar", "png", 32, 32, 1024, 2048),
         Source("photos", "png", 1024, 1024, 16, 64),
+        Source("png-128", "png", WIDTH, HEIGHT, 128, 192),
         Source("png-float", "png", WIDTH, HEIGHT, 16, 192, normalized=True),
         Source("jpeg-float", "jpeg:95", WIDTH, HEIGHT, 32, 192, normalized=True),
         Source("hri-float", "hri:fast", WIDTH, HEIGHT, 64, 192, normalized=True),
