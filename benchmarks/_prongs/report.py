@@ -40,16 +40,18 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
 def gains(rows: list[dict[str, Any]]) -> Table:
     """What each strategy makes of each near worker, where the trainer takes no time."""
     strategies = ("mte", "wrr", "paced")
-    found: dict[tuple[int, float], dict[str, str]] = {}
+    found: dict[tuple[int, float, float], dict[str, str]] = {}
     for row in rows:
         if row["trainer"] == "none" and row["strategy"] in strategies:
-            cells = found.setdefault((list(SOURCES).index(row["source"]), -row["share"]), {})
+            # The ratio tells near workers apart that had the same share.
+            worker = (list(SOURCES).index(row["source"]), -row["share"], -row["near_ratio"])
+            cells = found.setdefault(worker, {})
             cells[row["strategy"]] = f"{row['gain']:.2f}x of {1 + ratio_of(row):.2f}x"
     return Table(
         ("images, near worker's share of a core", *(f"{name}: gain of both rates added up" for name in strategies)),
         [
             [f"{list(SOURCES)[source]}, {-share:.3f}", *(cells.get(name, NOTHING) for name in strategies)]
-            for (source, share), cells in sorted(found.items())
+            for (source, share, _), cells in sorted(found.items())
         ],
         title="Gains",
     )
@@ -105,10 +107,11 @@ def bars(rows: list[dict[str, Any]]) -> Table:
     slow = [row for row in rows if row["trainer"] == "slow" and row["strategy"] != ALONE]
     judge("trainer-bound, of the host alone", [row["gain"] for row in slow], 0.99)
     on = [row for row in slow if row["near_share"] > 0]
-    carried = [row["host_cpu_saved"] - row["near_share"] for row in on]
-    judge("trainer-bound, host CPU saved beyond the near prong's share", carried, 0.0)
+    for name in SOURCES:
+        carried = [row["host_cpu_saved"] - row["near_share"] for row in on if row["source"] == name]
+        judge(f"{name}: trainer-bound, host CPU saved beyond the near prong's share", carried, 0.0)
     prepared = [row["preparing_cpu_saved"] - row["near_share"] for row in on if "preparing_cpu_saved" in row]
-    judge("trainer-bound, the same of the threads that prepare batches", prepared, 0.0)
+    judge("trainer-bound, the same of the threads that prepare batches, all sources", prepared, 0.0)
     even = [row for row in rows if is_sparing(row)]
     judge("equal speed, host CPU saved, best", best([row["host_cpu_saved"] for row in even]), 0.376)
     saved = [row["buffer_saved"] for row in even if row["buffer_saved"] is not None]

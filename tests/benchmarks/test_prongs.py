@@ -14,7 +14,7 @@ import pytest
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
-from benchmarks._prongs.report import bars, provenance
+from benchmarks._prongs.report import bars, gains, provenance
 from benchmarks._prongs.runs import Cell, Disturbed, Line
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
@@ -183,6 +183,20 @@ def test_several_runs_of_a_cell_count_as_one_by_how_certain_they_are():
 
     assert claim.startswith("wrr, paced of the sum")
     assert (found, cells, verdict) == ("99.0%", "1", "met")
+
+
+def test_near_workers_of_the_same_share_are_told_apart():
+    row = {"source": "cifar", "share": 0.35, "trainer": "none", "host_rate": 100.0}
+    rows = [
+        {**row, "strategy": "wrr", "near_ratio": 0.31, "near_rate": 31.0, "gain": 1.31},
+        {**row, "strategy": "paced", "near_ratio": 0.31, "near_rate": 31.0, "gain": 1.30},
+        {**row, "strategy": "wrr", "near_ratio": 0.25, "near_rate": 25.0, "gain": 1.24},
+    ]
+
+    assert gains(rows).rows == [
+        ["cifar, 0.350", "–", "1.31x of 1.31x", "1.30x of 1.31x"],
+        ["cifar, 0.350", "–", "1.24x of 1.25x", "–"],
+    ]
 
 
 def test_runs_that_differ_in_their_sources_alone_are_told_as_one_command():
