@@ -16,6 +16,7 @@ from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
 from benchmarks._prongs.report import bars, gains, provenance
 from benchmarks._prongs.runs import Cell, Disturbed, Line
+from benchmarks.tables import NOTHING
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prongs.py"
 
@@ -194,8 +195,8 @@ def test_near_workers_of_the_same_share_are_told_apart():
     ]
 
     assert gains(rows).rows == [
-        ["cifar, 0.350", "–", "1.31x of 1.31x", "1.30x of 1.31x"],
-        ["cifar, 0.350", "–", "1.24x of 1.25x", "–"],
+        ["cifar, 0.350", NOTHING, "1.31x of 1.31x", "1.30x of 1.31x"],
+        ["cifar, 0.350", NOTHING, "1.24x of 1.25x", NOTHING],
     ]
 
 
