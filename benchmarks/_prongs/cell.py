@@ -30,7 +30,9 @@ ALONE = "CPU only"
 NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
-_CALIBRATING = 2.0  # seconds of the first epoch
+# Seconds of the first epoch: in the first two a near worker makes its files and fills its caches, and seems up to a
+# quarter slower than it is, which an epoch of minutes would not show.
+_CALIBRATING = 8.0
 # Seconds of the second that do not count; beside a trainer the host first makes batches ahead, which takes one that is
 # half as fast again as the trainer two steps each.
 _SETTLING, _BESIDE_TRAINER, _STEPS_AHEAD = 1.0, 3.0, 2.0
