@@ -30,8 +30,8 @@ ALONE = "CPU only"
 NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
-# Seconds of the first epoch: in the first two a near worker makes its files and fills its caches, and seems up to a
-# quarter slower than it is, which an epoch of minutes would not show.
+# Seconds of the first epoch, by which the second is planned. By two of them the near worker's pace was off by up to a
+# quarter; who trains has minutes.
 _CALIBRATING = 8.0
 # Seconds of the second that do not count; beside a trainer the host first makes batches ahead, which takes one that is
 # half as fast again as the trainer two steps each.
