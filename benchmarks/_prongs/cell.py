@@ -31,8 +31,8 @@ NEAR_ALONE = "near alone"
 SPARING = "paced, sparing"
 _MOST_EPOCHS = 10_000
 # Seconds of the first epoch, by which the second is planned. By two of them the near worker's pace was off by up to a
-# quarter; who trains has minutes.
-_CALIBRATING = 8.0
+# quarter; who trains has minutes. A shorter run has a shorter one.
+_CALIBRATING, _LEAST_CALIBRATING = 8.0, 2.0
 # Seconds of the second that do not count; beside a trainer the host first makes batches ahead, which takes one that is
 # half as fast again as the trainer two steps each.
 _SETTLING, _BESIDE_TRAINER, _STEPS_AHEAD = 1.0, 3.0, 2.0
@@ -78,7 +78,9 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     with loader:
         meter = Meter(loader, core=order["core"])
         trainer = Trainer(order["step"])
-        calibrating = float("inf") if order["whole_epochs"] else _CALIBRATING
+        calibrating = max(_LEAST_CALIBRATING, min(_CALIBRATING, order["seconds"]))
+        if order["whole_epochs"]:
+            calibrating = float("inf")
         _iterate(loader, trainer, meter, calibrating, wait=bool(near))
         meter.clear()
         memory: list[int] = []
