@@ -21,6 +21,7 @@ from benchmarks import machine
 from benchmarks._prongs.meter import Meter
 from benchmarks._prongs.sources import SOURCES
 from benchmarks.trainer import Trainer
+from headrace.prongs._accounting import resident_bytes
 from headrace.prongs._mte import Mte
 from headrace.prongs._paced import Paced
 from headrace.prongs._pattern import Pattern
@@ -74,14 +75,12 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         prefetch_factor=order["prefetch"],
         **near,
     )
-    before = _resident_bytes()
+    before = resident_bytes()
     with loader:
         meter = Meter(loader, core=order["core"])
         trainer = Trainer(order["step"])
         calibrating = max(_LEAST_CALIBRATING, min(_CALIBRATING, order["seconds"]))
-        if order["whole_epochs"]:
-            calibrating = float("inf")
-        _iterate(loader, trainer, meter, calibrating, wait=bool(near))
+        _iterate(loader, trainer, meter, float("inf") if order["whole_epochs"] else calibrating, wait=bool(near))
         meter.clear()
         memory: list[int] = []
         if order["whole_epochs"]:
@@ -131,7 +130,7 @@ def _iterate(
         if not settling and now - begun >= seconds:
             break
         if not settling and number % 8 == 0:
-            memory.append(_resident_bytes())
+            memory.append(resident_bytes())
     return memory
 
 
@@ -144,13 +143,6 @@ def _wait_for_near(loader: headrace.Loader) -> None:
             return
         time.sleep(0.01)
     raise RuntimeError("no near worker has come within a minute")
-
-
-def _resident_bytes() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
-    except OSError:
-        return 0
 
 
 if __name__ == "__main__":

@@ -97,9 +97,9 @@ def bars(rows: list[dict[str, Any]]) -> Table:
 
     mixed = [row for row in rows if row["strategy"] in ("wrr", "paced") and row["trainer"] == "none"]
     judge("wrr, paced of the sum of both rates, near at 1/4", _of_sums(mixed), 0.95)
+    # By both ratios, of the plain means and at the cell's disturbance, so that neither is chosen for what it gives.
+    near = [row for row in mixed if max(row["near_ratio"], ratio_of(row)) <= _MOST_RATIO]
     for name, source in SOURCES.items():
-        # By both ratios, of the plain means and at the cell's disturbance, so that neither is chosen for what it gives.
-        near = [row for row in mixed if max(row["near_ratio"], ratio_of(row)) <= _MOST_RATIO]
         at_most = [row["gain"] for row in near if row["source"] == name]
         judge(f"{name}: best gain, near at most 0.30 of the host", best(at_most), source.headline, percent=False)
     mte = [abs(row["model_error"]) for row in rows if row["strategy"] == "mte"]

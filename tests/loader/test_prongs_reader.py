@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from headrace.loader import _prongs_reader
 from headrace.loader._prongs_arrays import ROWS
 from headrace.loader._prongs_reader import NearBatches, ReadingThread
 from headrace.prongs import BatchName, PreparedBatch, Stretch
@@ -69,27 +70,26 @@ def test_that_a_batch_was_read_is_said_at_once_only_if_room_is_scarce(room, soon
     assert exchange.ordered[1] == ([Stretch(0, 0, 100, 4, 9), FOLLOWING], soon)
 
 
-@pytest.mark.parametrize("change", ["want", "skip", "leave"])
-def test_what_is_not_wanted_any_more_is_said_at_once(change):
+@pytest.mark.parametrize(
+    ("change", "to", "wanted"),
+    [
+        ("want", (6, FOLLOWING), [(6, 10)]),
+        ("skip", (8,), [(4, 8)]),
+        ("leave", (7,), [(8, 10), (4, 7)]),
+    ],
+)
+def test_what_is_not_wanted_any_more_is_said_at_once(change, to, wanted):
     exchange = AnExchange(room=100)
     near = near_batches(exchange)
     near.tell()
-    {"want": lambda: near.want(6, FOLLOWING), "skip": lambda: near.skip(8), "leave": lambda: near.leave(7)}[change]()
+    getattr(near, change)(*to)
     near.tell()
 
-    stretches, soon = exchange.ordered[1]
-    assert soon
-    assert (
-        stretches
-        == {
-            "want": [Stretch(0, 0, 100, 6, 10), FOLLOWING],
-            "skip": [Stretch(0, 0, 100, 4, 8), FOLLOWING],
-            "leave": [Stretch(0, 0, 100, 8, 10), Stretch(0, 0, 100, 4, 7), FOLLOWING],
-        }[change]
-    )
+    assert exchange.ordered[1] == ([*(Stretch(0, 0, 100, *each) for each in wanted), FOLLOWING], True)
 
 
-def test_a_thread_that_has_enough_ends_at_once():
+def test_a_thread_that_has_enough_is_woken_to_end(monkeypatch):
+    monkeypatch.setattr(_prongs_reader, "_LOOK_SECONDS", 60.0)
     exchange = AnExchange(room=100)
     near = near_batches(exchange)
     thread = ReadingThread(near)
@@ -97,9 +97,8 @@ def test_a_thread_that_has_enough_ends_at_once():
     deadline = time.monotonic() + 10
     while near.count < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
-    time.sleep(0.05)  # it waits by now
     begun = time.monotonic()
     thread.join()
 
-    assert time.monotonic() - begun < 0.3  # it would wait half a second
+    assert time.monotonic() - begun < 30
     assert exchange.ordered[-1] == ([FOLLOWING], True)

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from headrace.errors import BadPreparedBatch
@@ -21,13 +20,12 @@ from headrace.loader._prongs_absent import Exchange
 from headrace.loader._prongs_arrays import stacked
 from headrace.loader._wait import StopSign
 from headrace.prongs import BatchName, Heartbeat, Stretch
-from headrace.prongs._exchange import BEAT_SECONDS
+from headrace.prongs._accounting import resident_bytes
+from headrace.prongs._exchange import BEAT_SECONDS, SILENT_SECONDS
 
 Found: TypeAlias = Literal["ready", "bad", "pending"]
 
 DEPTH = 2
-SILENT_SECONDS = 3.0
-"""A near worker that gives no sign of life for so long is dead or frozen."""
 # How often the near worker is looked at: as often as it gives a sign of life, and more often while none has come. A
 # look wakes a thread whose code is in no cache any more, and costs the host up to 0.3 ms.
 _LOOK_SECONDS, _WAIT_SECONDS = BEAT_SECONDS, 0.02
@@ -67,6 +65,7 @@ class NearBatches:
         self._next: Stretch | None = None
         self._asked = True
         self._unsaid = 0
+        self._ended = False
         self._seen = self._came = time.monotonic()
         self._due = 0.0
         self.beat: Heartbeat | None = None
@@ -104,9 +103,10 @@ class NearBatches:
             self._pass_left()
             self._ask()
 
-    def wake(self) -> None:
-        """Let the reading thread see now, and not in a while, that it should stop."""
+    def end(self) -> None:
+        """Let the reading thread wait for nothing any more: it should stop now, and not in a while."""
         with self._changed:
+            self._ended = True
             self._changed.notify_all()
 
     def _ask(self) -> None:
@@ -173,7 +173,7 @@ class NearBatches:
         self.beat = self._exchange.heartbeat()
         self.silent_seconds = self._exchange.silent_seconds
         self._seen = time.monotonic()
-        resident = _resident_bytes()
+        resident = resident_bytes()
         self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
 
     def step(self) -> None:
@@ -183,12 +183,13 @@ class NearBatches:
         number = self._top - 1
         if self._has_enough:
             with self._changed:
-                if self._has_enough:
+                if self._has_enough and not self._ended:
                     self._changed.wait(_LOOK_SECONDS)
             return
         if (early := self._due - time.monotonic()) > 0:
             with self._changed:
-                self._changed.wait(early)
+                if not self._ended:
+                    self._changed.wait(early)
             return
         try:
             prepared = self._exchange.read(self._last._replace(number=number))
@@ -273,7 +274,7 @@ class ReadingThread:
 
     def join(self) -> None:
         self._stop.set()
-        self._near.wake()
+        self._near.end()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -284,11 +285,3 @@ def _work(near: NearBatches, stop: StopSign) -> None:
         near.step()
     if threading.main_thread().is_alive():
         near.tell(last=True)
-
-
-def _resident_bytes() -> int:
-    """Memory of this process; 0 where the system does not tell."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
-    except (OSError, ValueError, IndexError):
-        return 0
