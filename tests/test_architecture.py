@@ -23,7 +23,7 @@ LAYERS = (
     {"_core", "errors"},
 )
 NEAR_WORKER = "prongs/worker"
-CORE_USERS = {"codec", "formats", "kernels", "loader", "records", "transforms"}
+CORE_USERS = {"codec", "formats", "kernels", "loader", "prongs", "records", "transforms"}
 FRAMEWORK_USERS = {
     "torch": {"kernels", "loader", "storage"},
     "triton": {"kernels"},

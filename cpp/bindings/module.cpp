@@ -7,6 +7,7 @@ namespace nb = nanobind;
 namespace headrace::bindings {
 
 void register_codec(nb::module_& module);
+void register_files(nb::module_& module);
 void register_kernels(nb::module_& module);
 void register_loading(nb::module_& module);
 void register_targets(nb::module_& module);
@@ -20,5 +21,6 @@ NB_MODULE(_core, module) {
   headrace::bindings::register_targets(module);
   headrace::bindings::register_transform(module);
   headrace::bindings::register_loading(module);
+  headrace::bindings::register_files(module);
   headrace::bindings::register_kernels(module);
 }

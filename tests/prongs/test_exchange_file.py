@@ -13,13 +13,14 @@ import pytest
 from tests.loader.datasets import assert_equal
 
 from headrace.errors import BadPreparedBatch
-from headrace.prongs import BatchName
-from headrace.prongs._batch_file import pack_batch, unpack_batch
+from headrace.prongs import BatchName, _reader
+from headrace.prongs._batch_file import BLANK, Unpacker, pack_batch
 from headrace.prongs._batch_writer import Writer
 from headrace.prongs._exchange import Origin, Stretch, batch_file, batch_of, is_run, rank_of
 from headrace.prongs._reader import Reader
 from headrace.prongs._reader_buffers import Buffers
 from headrace.records import Boxes
+from headrace.records._checksum import crc32c
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
 ORIGIN = Origin("run", "00aa", "f" * 32)
@@ -48,15 +49,18 @@ def make_batch() -> dict:
     }
 
 
-def written(batch: dict, declined: str | None = None) -> bytearray:
-    file = pack_batch(NAME, ORIGIN, batch, declined)
+def written(batch: dict, declined: str | None = None, name: BatchName = NAME) -> bytearray:
+    file = pack_batch(name, ORIGIN, batch, declined)
     content = bytearray(b"".join(bytes(piece) for piece in file.pieces))
     assert len(content) == file.n_bytes
     return content
 
 
-def read(content: bytes | bytearray, name: BatchName = NAME, origin: Origin = ORIGIN):
-    return unpack_batch(np.frombuffer(bytearray(content), np.uint8), name, origin, "a/file")
+def read(content: bytes | bytearray, name: BatchName = NAME, origin: Origin = ORIGIN, unpacker: Unpacker | None = None):
+    blanked = bytearray(content)
+    blanked[BLANK.begin : BLANK.begin + BLANK.size] = b"0" * len(blanked[BLANK.begin : BLANK.begin + BLANK.size])
+    content = np.frombuffer(bytearray(content), np.uint8)
+    return (unpacker or Unpacker(origin)).unpack(content, crc32c(blanked), name, "a/file")
 
 
 def test_everything_that_a_batch_can_hold_comes_back():
@@ -161,6 +165,47 @@ def test_a_batch_of_another_place_or_run_is_foreign(name, origin, label):
     with pytest.raises(BadPreparedBatch, match=f"a/file: {label} is .* was asked for; the host makes") as caught:
         read(written(make_batch()), name, origin)
     assert caught.value.kind == "foreign"
+
+
+def test_a_header_that_is_known_is_not_taken_apart_again():
+    unpacker = Unpacker(ORIGIN)
+    batches = [{"image": np.full((2, 3), at, np.uint8), "name": ["number"]} for at in range(12)]
+    known = set()
+    for at in (11, 10, 9, 8, 1):
+        name = NAME._replace(number=at)
+        assert_equal(read(written(batches[at], name=name), name, unpacker=unpacker), batches[at])
+        known.add(id(unpacker._last))
+
+    assert len(known) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        (NAME._replace(epoch=4), "epoch"),
+        (NAME._replace(rank=0), "rank"),
+        (NAME._replace(start=64), "start"),
+        (NAME._replace(stop=600), "stop"),
+        (NAME._replace(number=38), "number"),
+        (NAME._replace(number=3), "number"),
+        (NAME._replace(number=9), "number"),
+    ],
+)
+def test_a_header_that_is_known_is_still_that_of_another_batch(name, label):
+    unpacker = Unpacker(ORIGIN)
+    content = written(make_batch())
+    read(content, unpacker=unpacker)
+
+    with pytest.raises(BadPreparedBatch, match=f"{label} is .* was asked for"):
+        read(content, name, unpacker=unpacker)
+    assert_equal(read(content, unpacker=unpacker), make_batch())
+
+
+def test_batches_of_other_shapes_follow_each_other():
+    unpacker = Unpacker(ORIGIN)
+    for shape in ((3, 5), (5, 3), (15,), (4000,), (5, 3)):
+        batch = {"image": np.arange(np.prod(shape), dtype=np.int16).reshape(shape)}
+        assert_equal(read(written(batch), unpacker=unpacker), batch)
 
 
 def test_another_program_s_safetensors_are_foreign():
@@ -292,17 +337,30 @@ class TestReader:
         assert prepared.arrays["image"].ctypes.data % 4096 == 0
 
     def test_a_file_system_without_direct_reads_is_read_as_it_can_be(self, tmp_path, monkeypatch):
-        opened = os.open
+        really = _reader.read_file
 
-        def refuse(path, flags, *rest):
-            if flags & os.O_DIRECT:
-                raise OSError(22, "Invalid argument")
-            return opened(path, flags, *rest)
+        def refuse(path, memory, *, direct, blank):
+            if direct:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return really(path, memory, direct=direct, blank=blank)
 
-        monkeypatch.setattr(os, "open", refuse)
+        monkeypatch.setattr(_reader, "read_file", refuse)
         reader = Reader(ORIGIN)
         assert_equal(reader.read(self.write(tmp_path, make_batch()), NAME).arrays, make_batch())
         assert not reader.direct
+
+    def test_files_may_grow_and_shrink(self, tmp_path):
+        reader = Reader(ORIGIN)
+        for size in (10, 100_000, 0, 3_000_000, 5):
+            batch = {"image": np.arange(size, dtype=np.uint32)}
+            assert_equal(reader.read(self.write(tmp_path, batch), NAME).arrays, batch)
+
+    def test_an_empty_file_is_damaged(self, tmp_path):
+        (tmp_path / "empty").touch()
+        reader = Reader(ORIGIN)
+        for _ in range(2):
+            with pytest.raises(BadPreparedBatch, match="truncated"):
+                reader.read(tmp_path / "empty", NAME)
 
     def test_what_is_not_there_is_none_and_what_cannot_be_read_is_an_error(self, tmp_path):
         assert Reader(ORIGIN).read(tmp_path / "absent", NAME) is None

@@ -24,7 +24,8 @@ class AbsentExchange:
         del name
         return None
 
-    def heartbeat(self) -> Heartbeat | None:
+    def heartbeat(self, within: float = 0.0) -> Heartbeat | None:
+        del within
         return None
 
     def publish_plan(self, epoch: int, document: Mapping[str, Any]) -> None:

@@ -109,7 +109,7 @@ class HostExchange:
         known = seen is not None and seen.published(name)  # the near worker may be several batches ahead
         if not known and not self.ready(name):
             return None
-        path = self._folder / batch_file(name)
+        path = f"{self._folder}{os.sep}{batch_file(name)}"
         try:
             prepared = self._reader.read(path, name)
             if prepared is None:
@@ -127,9 +127,9 @@ class HostExchange:
 
     # The other side.
 
-    def heartbeat(self) -> Heartbeat | None:
-        """Tell how the near worker is doing; None if none has come yet."""
-        return self._for_us(self._voice.look())
+    def heartbeat(self, within: float = 0.0) -> Heartbeat | None:
+        """Tell how the near worker is doing, or was `within` so many seconds; None if none has come yet."""
+        return self._for_us(self._voice.look(within))
 
     def _for_us(self, beat: Heartbeat | None) -> Heartbeat | None:
         return beat if beat is not None and beat.session == self.session else None

@@ -62,6 +62,7 @@ class Voice:
         self._near = CellReader(folder / NEAR, Heartbeat.from_json)
         self._written = b""
         self._looked = 0.0
+        self._found: Heartbeat | None = None
         self._wake = threading.Event()
         self.trouble: str | None = None
         make_rank_folder(folder, self._wish(), recipe, rows)
@@ -82,15 +83,21 @@ class Voice:
         """What the near worker's cell said when it was last looked at."""
         return self._near.last
 
-    def look(self) -> Heartbeat | None:
-        """Read the near worker's cell; None if it cannot be read or nobody has written to it."""
-        self._looked = time.monotonic()
+    def look(self, within: float = 0.0) -> Heartbeat | None:
+        """Read the near worker's cell; None if it cannot be read or nobody has written to it.
+
+        What it said `within` so many seconds will do: this thread looks with every beat.
+        """
+        now = time.monotonic()
+        if now - self._looked < within:
+            return self._found
         try:
             beat = self._near.read()
         except (OSError, ValueError):
-            return None
+            beat = None
         if beat is not None:
             self._watch.note((beat.worker, beat.beat))
+        self._looked, self._found = now, beat
         return beat
 
     @property
