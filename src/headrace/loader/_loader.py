@@ -189,14 +189,13 @@ class Loader:
         begun = self._place.start
         plan = self._parts.plan(self._ranks(), begun.samples, begun.stop)
         feed, state_after = self._parts.start(plan, begun)
-        place = self._place
-        place.begin()
+        self._place.begin(state_after)
         iteration = LoaderIterator(
             self,
             feed,
             self._parts.meters,
             length=plan.remaining,
-            yielded=lambda batches: place.advance(state_after(batches)),
+            yielded=self._place.advance,
         )
         self._iteration = weakref.ref(iteration)
         return iteration
