@@ -29,7 +29,8 @@ class AnExchange:
             state="working", reason="", ahead_bytes=room * BATCH_BYTES, marks=(), seconds_a_batch=0.1
         )
 
-    def heartbeat(self):
+    def heartbeat(self, within=0.0):
+        del within
         return self._beat
 
     def order(self, stretches, *, soon=True):
@@ -42,7 +43,9 @@ class AnExchange:
 
 def near_batches(exchange):
     last = BatchName(0, 0, 0, 100, 9)
-    near = NearBatches(exchange, last, fields=("image",), rows=lambda at: np.arange(at * 10, at * 10 + 10))
+    near = NearBatches(
+        exchange, last, fields=("image",), samples=lambda number: (np.arange(number * 10, number * 10 + 10), None)
+    )
     near.look()
     near.want(4, FOLLOWING)
     return near
@@ -59,15 +62,39 @@ def test_what_is_wanted_is_said_at_once_and_once():
     assert exchange.ordered == [([Stretch(0, 0, 100, 4, 10), FOLLOWING], True)]
 
 
-@pytest.mark.parametrize(("room", "soon"), [(100, False), (4, True)])
-def test_that_a_batch_was_read_is_said_at_once_only_if_room_is_scarce(room, soon):
-    exchange = AnExchange(room=room)
+def test_that_a_batch_was_read_is_said_at_once_if_room_is_scarce():
+    exchange = AnExchange(room=4)
     near = near_batches(exchange)
     near.tell()
     near.step()
     near.tell()
 
-    assert exchange.ordered[1] == ([Stretch(0, 0, 100, 4, 9), FOLLOWING], soon)
+    assert exchange.ordered[1] == ([Stretch(0, 0, 100, 4, 9), FOLLOWING], True)
+
+
+def test_else_it_is_said_of_all_together_after_a_beat(monkeypatch):
+    exchange = AnExchange(room=100)
+    near = near_batches(exchange)
+    near.tell()
+    for _ in range(2):
+        near.step()
+        near.tell()
+
+    assert len(exchange.ordered) == 1
+    monkeypatch.setattr(_prongs_reader, "BEAT_SECONDS", 0.0)
+    near.tell()
+    near.tell()
+    assert exchange.ordered[1:] == [([Stretch(0, 0, 100, 4, 8), FOLLOWING], False)]
+
+
+def test_samples_are_known_of_what_is_read():
+    near = near_batches(AnExchange(room=100))
+    near.step()
+
+    assert near.samples(8) is None
+    rows, repeat = near.samples(9)
+    assert rows.tolist() == list(range(90, 100))
+    assert repeat is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from headrace.loader._device import Arriving, Transfer
 from headrace.loader._errors import Draft
 from headrace.loader._finish import Finisher
 from headrace.loader._order import EpochBatches
-from headrace.loader._pixels import PixelSource
+from headrace.loader._pixels import PixelSource, Samples
 from headrace.loader._wait import Stopped, StopSign, check, wait_for
 from headrace.records._gather import Gather
 
@@ -74,9 +74,14 @@ class HostSupply:
 
 def submit(batches: EpochBatches, number: int, gather: Gather, source: PixelSource) -> Draft:
     """Let a source begin with a batch."""
-    positions, repeat = batches.batch(number)
-    rows = gather.rows(positions)
+    rows, repeat = samples_of(batches, number, gather)
     return Draft(batches.epoch, rows, repeat, source.submit(rows, batches.epoch))
+
+
+def samples_of(batches: EpochBatches, number: int, gather: Gather) -> Samples:
+    """Say which samples a batch has."""
+    positions, repeat = batches.batch(number)
+    return gather.rows(positions), repeat
 
 
 class Pipeline:

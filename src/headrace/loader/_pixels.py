@@ -19,6 +19,8 @@ from headrace.records._schema import FORMAT_CODES
 from headrace.transforms import Compiled
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
+"""Which samples a batch has: their rows of the dataset, and which of them are repeats if any are."""
 Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]]
 """A field of a batch: one array if all samples have one shape, else an array a sample."""
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from headrace.errors import ExchangeError
 from headrace.loader._options import Near, Options
 from headrace.loader._order import EpochBatches, EpochPlan
+from headrace.loader._pipeline import samples_of
 from headrace.loader._pixels import PixelSource
 from headrace.loader._prongs_absent import AbsentExchange, Exchange
 from headrace.loader._prongs_measure import Measure
@@ -95,12 +96,12 @@ class Prongs:
             return None
         exchange = self._connect(plan, recipe, source)
         last = BatchName(begun.epoch, plan.rank, plan.start, plan.stop, plan.remaining - 1)
-        checked = make_batches(True)
+        tail = make_batches(True)
         near = NearBatches(
             exchange,
             last,
             fields=self._fields,
-            rows=lambda at: gather.rows(checked.batch(at)[0]),
+            samples=lambda number: samples_of(tail, number, gather),
             depth=min(DEPTH, self._options.batches_ahead),
         )
         near.look()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from headrace.errors import BadPreparedBatch
-from headrace.loader._pixels import Rows, Stack
+from headrace.loader._pixels import Samples, Stack
 from headrace.loader._prongs_absent import Exchange
 from headrace.loader._prongs_arrays import stacked
 from headrace.loader._wait import StopSign
@@ -26,8 +26,9 @@ from headrace.prongs._exchange import BEAT_SECONDS, SILENT_SECONDS
 Found: TypeAlias = Literal["ready", "bad", "pending"]
 
 DEPTH = 2
-# How often the near worker is looked at: as often as it gives a sign of life, and more often while none has come. A
-# look wakes a thread whose code is in no cache any more, and costs the host up to 0.3 ms.
+# How often the near worker is looked at: as often as it gives a sign of life, and more often while none has come. What
+# runs so seldom is in no cache, and a look costs the host 0.15 ms: the exchange's own thread looks with each beat, and
+# what it saw will do here.
 _LOOK_SECONDS, _WAIT_SECONDS = BEAT_SECONDS, 0.02
 # An absent batch is looked for when most of its time has gone by since the last one came, and then some ten times in
 # the time that one takes: on a host whose cores are all at work, each look costs a tenth of a millisecond.
@@ -52,13 +53,13 @@ class NearBatches:
         last: BatchName,
         *,
         fields: tuple[str, ...],
-        rows: Callable[[int], Rows],
+        samples: Callable[[int], Samples],
         depth: int = DEPTH,
     ) -> None:
-        """`last` names the last batch of the stretch; `rows` gives the rows of each of them, to the reading thread."""
-        self._exchange, self._last, self._fields, self._rows, self._depth = exchange, last, fields, rows, depth
+        """`last` names the last batch of the stretch; `samples` gives those of each of them, to the reading thread."""
+        self._exchange, self._last, self._fields, self._samples, self._depth = exchange, last, fields, samples, depth
         self._changed = threading.Condition()
-        self._ready: dict[int, list[Stack]] = {}
+        self._ready: dict[int, tuple[Samples, list[Stack]]] = {}
         self._bad: dict[int, str] = {}
         self._left: set[int] = set()
         self._top = self._bottom = last.number + 1
@@ -66,7 +67,7 @@ class NearBatches:
         self._asked = True
         self._unsaid = 0
         self._ended = False
-        self._seen = self._came = time.monotonic()
+        self._seen = self._came = self._told = time.monotonic()
         self._due = 0.0
         self.beat: Heartbeat | None = None
         self.silent_seconds = 0.0
@@ -148,9 +149,14 @@ class NearBatches:
                 self._changed.wait(timeout)
             return "ready" if number in self._ready else "bad" if number in self._bad else "pending"
 
+    def samples(self, number: int) -> Samples | None:
+        """Which samples a batch has, if it is read; else nobody has worked that out yet."""
+        found = self._ready.get(number)
+        return None if found is None else found[0]
+
     def take(self, number: int) -> list[Stack]:
         with self._changed:
-            stacks = self._ready.pop(number)
+            _, stacks = self._ready.pop(number)
             self._changed.notify_all()
             return stacks
 
@@ -170,7 +176,7 @@ class NearBatches:
 
     def look(self) -> None:
         """See how the near worker is doing."""
-        self.beat = self._exchange.heartbeat()
+        self.beat = self._exchange.heartbeat(_WAIT_SECONDS if self.beat is None else _LOOK_SECONDS)
         self.silent_seconds = self._exchange.silent_seconds
         self._seen = time.monotonic()
         resident = resident_bytes()
@@ -203,14 +209,15 @@ class NearBatches:
         self.read_seconds.append(prepared.seconds)
         self.read_cpu.append(prepared.cpu_seconds)
         self.batch_bytes = prepared.n_bytes
-        found = stacked(prepared.arrays, self._fields, self._rows(number))
-        self._settle(number, found, "its rows are not those of this batch")
+        samples = self._samples(number)
+        stacks = stacked(prepared.arrays, self._fields, samples[0])
+        self._settle(number, None if stacks is None else (samples, stacks), "its rows are not those of this batch")
 
     @property
     def _has_enough(self) -> bool:
         return self.count >= self._depth or self._top - 1 < self._bottom
 
-    def _settle(self, number: int, found: list[Stack] | None, why: str) -> None:
+    def _settle(self, number: int, found: tuple[Samples, list[Stack]] | None, why: str) -> None:
         with self._changed:
             if number < self._top:  # else the host has it by now
                 self._top = number
@@ -226,15 +233,16 @@ class NearBatches:
     def tell(self, *, last: bool = False) -> None:
         """Order what the near worker should have in its hands, if it changed: of this epoch first, then of the next.
 
-        That batches were read it hears with the next beat, unless it may soon have no room for more. The last time
+        That batches were read it hears of in a beat or two, unless it may soon have no room for more. The last time
         what was wanted of this epoch is not wanted any more; the next one may begin soon.
         """
+        now = time.monotonic()
         with self._changed:
-            if not (self._asked or self._unsaid or last):
+            soon = self._asked or last or (self._unsaid > 0 and self._unsaid >= self._most_unsaid())
+            if not soon and (not self._unsaid or now - self._told < BEAT_SECONDS):
                 return
             wanted = [self._next] if last else [*self._own_stretches(), self._next]
-            soon = self._asked or last or self._unsaid >= self._most_unsaid()
-            self._asked, self._unsaid = False, 0 if soon else self._unsaid
+            self._asked, self._unsaid, self._told = False, 0, now
         self._exchange.order([each for each in wanted if each is not None and each.top > each.bottom], soon=soon)
 
     def _most_unsaid(self) -> float:

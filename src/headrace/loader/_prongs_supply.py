@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from headrace.loader._errors import Draft
 from headrace.loader._order import EpochBatches
-from headrace.loader._pipeline import submit
+from headrace.loader._pipeline import samples_of, submit
 from headrace.loader._pixels import PixelSource
 from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_pixels import NearPixels, bound_seconds
@@ -169,8 +169,8 @@ class ProngSupply:
             self.near.skip(number)
             self._meters.lost += 1
             return self._redone.pop(number)
-        positions, repeat = self._tail.batch(number)
-        rows, epoch, source = self._gather.rows(positions), self._batches.epoch, self._source
+        rows, repeat = self.near.samples(number) or samples_of(self._tail, number, self._gather)
+        epoch, source = self._batches.epoch, self._source
         pixels = NearPixels(self.near, number, self.bound, lambda: source.submit(rows, epoch))
         return Draft(epoch, rows, repeat, pixels)
 

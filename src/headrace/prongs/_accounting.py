@@ -13,6 +13,7 @@ from typing import NamedTuple
 from headrace.prongs._exchange_status import Energy
 
 _COUNTERS = Path("/sys/class/powercap")
+_MEMORY = Path("/proc/self/statm")
 _PACKAGE = re.compile(r"[a-z-]+:\d+")
 _PAGE_BYTES = resource.getpagesize()
 
@@ -113,7 +114,7 @@ class EnergyCounter:
 def resident_bytes() -> int:
     """Memory that this process has at present; its peak where that is all there is to know."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+        return int(_MEMORY.read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:
         return peak_bytes()
 
