@@ -31,10 +31,15 @@ struct PyEngine {
     }
   }
 
-  Engine& get() const {
+  // It may be closed: what it has done can still be told.
+  Engine& ours() const {
     if (process != getpid())
       raise_error("LoaderError", "this engine belongs to the process that was forked; a child needs its own");
-    if (engine->closed()) raise_error("EngineClosed", "the engine is closed");
+    return *engine;
+  }
+
+  Engine& get() const {
+    if (ours().closed()) raise_error("EngineClosed", "the engine is closed");
     return *engine;
   }
 };
@@ -298,7 +303,7 @@ nb::dict costs(const Costs& costs) {
 }
 
 nb::dict stats(const PyEngine& self) {
-  const EngineStats stats = self.get().stats();
+  const EngineStats stats = self.ours().stats();
   nb::dict d = costs(stats.all);
   d["bytes_read"] = stats.bytes_read;
   d["failed_renditions"] = stats.failed_renditions;
