@@ -122,9 +122,18 @@ def prongs_cells(folder: Path) -> str:
     """Two prongs beside what they are held against, then every cell."""
     runs, rows = _prongs(folder)
     parts = [prongs_report.provenance(runs), prongs_report.bars(rows).markdown()]
+    parts += prongs_spared(folder)
     for table in prongs_report.tables(rows):
         parts += [f"### {table.title}", table.markdown()]
     return "\n\n".join(parts)
+
+
+def prongs_spared(folder: Path) -> list[str]:
+    """What a near worker spares the host beside a slow trainer."""
+    runs = [results.read(path) for path in sorted(folder.glob("spared-*.json"))]
+    table = prongs_report.spared([row for run in runs for row in run["rows"]])
+    measured = ", ".join(f"`{run['command']}` at commit {run['commit']}" for run in runs)
+    return [f"### {table.title}", table.markdown(), f"Measured with {measured}."] if runs else []
 
 
 def _prongs(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

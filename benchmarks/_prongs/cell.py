@@ -60,27 +60,14 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     learn how long prepared batches take that are read one after the other.
     """
     machine.pin([order["core"]])
-    source = SOURCES[order["source"]]
-    dataset = headrace.open(order["dataset"])
-    total = order["batches"] * source.batch_size
-    near = {} if order["exchange"] is None else {"near": order["exchange"], "strategy": strategy_of(order["strategy"])}
-    loader = headrace.Loader(
-        dataset,
-        batch_size=source.batch_size,
-        shuffle=True,
-        indices=(list(range(len(dataset))) * (total // len(dataset) + 1))[:total],
-        transform=source.transform,
-        num_workers=1,
-        output="numpy",
-        prefetch_factor=order["prefetch"],
-        **near,
-    )
+    near = order["exchange"] is not None
+    loader = open_loader(order)
     before = resident_bytes()
     with loader:
         meter = Meter(loader, core=order["core"])
         trainer = Trainer(order["step"])
         calibrating = max(_LEAST_CALIBRATING, min(_CALIBRATING, order["seconds"]))
-        _iterate(loader, trainer, meter, float("inf") if order["whole_epochs"] else calibrating, wait=bool(near))
+        _iterate(loader, trainer, meter, float("inf") if order["whole_epochs"] else calibrating, wait=near)
         meter.clear()
         memory: list[int] = []
         if order["whole_epochs"]:
@@ -102,6 +89,25 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def open_loader(order: dict[str, Any]) -> headrace.Loader:
+    """Open the loader of a cell: one thread, epochs of so many batches, with or without a near worker."""
+    source = SOURCES[order["source"]]
+    dataset = headrace.open(order["dataset"])
+    total = order["batches"] * source.batch_size
+    near = {} if order["exchange"] is None else {"near": order["exchange"], "strategy": strategy_of(order["strategy"])}
+    return headrace.Loader(
+        dataset,
+        batch_size=source.batch_size,
+        shuffle=True,
+        indices=(list(range(len(dataset))) * (total // len(dataset) + 1))[:total],
+        transform=source.transform,
+        num_workers=1,
+        output="numpy",
+        prefetch_factor=order["prefetch"],
+        **near,
+    )
+
+
 def _iterate(
     loader: headrace.Loader,
     trainer: Trainer,
@@ -117,7 +123,7 @@ def _iterate(
     begun = time.perf_counter()
     for number, batch in enumerate(loader):
         if wait and number == 0:
-            _wait_for_near(loader)
+            wait_for_near(loader)
             begun = time.perf_counter()
         trainer.take(batch)
         now = time.perf_counter()
@@ -134,7 +140,7 @@ def _iterate(
     return memory
 
 
-def _wait_for_near(loader: headrace.Loader) -> None:
+def wait_for_near(loader: headrace.Loader) -> None:
     """Wait until the near worker has made two batches."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -30,6 +30,7 @@ DEPTH = 2
 # runs so seldom is in no cache, and a look costs the host 0.15 ms: the exchange's own thread looks with each beat, and
 # what it saw will do here.
 _LOOK_SECONDS, _WAIT_SECONDS = BEAT_SECONDS, 0.02
+_MEMORY_SECONDS = 2.0
 # An absent batch is looked for when most of its time has gone by since the last one came, and then some ten times in
 # the time that one takes: on a host whose cores are all at work, each look costs a tenth of a millisecond.
 _EXPECTED = 0.9
@@ -68,7 +69,7 @@ class NearBatches:
         self._unsaid = 0
         self._ended = False
         self._seen = self._came = self._told = time.monotonic()
-        self._due = 0.0
+        self._due = self._weighed = 0.0
         self.beat: Heartbeat | None = None
         self.silent_seconds = 0.0
         self.batch_bytes = 0
@@ -179,8 +180,9 @@ class NearBatches:
         self.beat = self._exchange.heartbeat(_WAIT_SECONDS if self.beat is None else _LOOK_SECONDS)
         self.silent_seconds = self._exchange.silent_seconds
         self._seen = time.monotonic()
-        resident = resident_bytes()
-        self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
+        if self._seen > self._weighed + _MEMORY_SECONDS:
+            self._weighed, resident = self._seen, resident_bytes()
+            self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
 
     def step(self) -> None:
         """Read one batch, or wait a little."""
