@@ -5,6 +5,9 @@ A loader alone and one with a near worker, each a process of its own on the same
 one, some seconds the other, while the other rests, and again. The trainer is a clock and takes half as long again for a
 batch as the host does. Every window is of whole batches. The loader alone has eight of them under way, the one that is
 spared has one: what else is ready lies in the exchange folder.
+
+The near worker works between the windows and is stopped in them: on this machine it shares caches and memory with the
+host, which a storage device's processor does not. The host must not take it for dead, so windows are shorter than that.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,10 +38,15 @@ from benchmarks._prongs.near import near_worker
 from benchmarks._prongs.report import spared
 from benchmarks._prongs.savings import Window, summarise
 from benchmarks._prongs.sources import SOURCES, make_dataset
+from headrace.prongs._exchange import BEAT_SECONDS, SILENT_SECONDS
 
 _WINDOWS = Path(__file__).parent / "_prongs" / "windows.py"
 _SLOW = 1.5  # the trainer's time by the host's
 _REST = 3.0  # the same of what a window ends with, so that all is made that is begun
+# A near worker that is stopped seems silent since its last beat that the host has seen, which was up to two before.
+_STOPPED = SILENT_SECONDS - 2 * BEAT_SECONDS
+# Between windows the near worker makes what was taken; it is asked for less than it can make in the trainer's time.
+_BETWEEN, _LEAST_BETWEEN = 0.6, 1.0
 # By how many batches the host's time is found, and how long it then has for those that are under way.
 _TRIAL, _LONG_REST = 24, 4.0
 # A slow trainer's first batches, by those that are made ahead of it meanwhile, and all else that is so only at first.
@@ -50,7 +59,6 @@ def main(
     sources: Annotated[str, typer.Option(help=f"Some of {','.join(SOURCES)}.")] = "png",
     shares: Annotated[str, typer.Option(help="Shares of a core that the near worker gets.")] = "0.25",
     windows: Annotated[int, typer.Option(min=1, help="Of either kind.")] = 60,
-    seconds: Annotated[float, typer.Option(min=0.05, help="Of a window, about.")] = 4.0,
     prefetch: Annotated[int, typer.Option(min=1, help="Batches that the host alone has under way.")] = 8,
     sparing: Annotated[int, typer.Option(min=1, help="The same where the near worker spares it.")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
@@ -67,7 +75,7 @@ def main(
         "commit": machine.commit(),
         "pictures": "painted" if folder is None else folder.name,
         "command": f"python benchmarks/spared.py {'' if folder is None else folder.name} --sources {sources} "
-        f"--shares {shlex.quote(shares)} --windows {windows} --seconds {seconds:g} --prefetch {prefetch} "
+        f"--shares {shlex.quote(shares)} --windows {windows} --prefetch {prefetch} "
         f"--sparing {sparing}",
         "rows": rows,
     }
@@ -76,7 +84,7 @@ def main(
             dataset = make_dataset(SOURCES[name], folder, Path(scratch) / f"{name}.hr")
             for share in map(float, shares.split(",")):
                 exchange = Path(scratch) / f"exchange-{name}-{share:g}"
-                rows.append(_measure(name, dataset, exchange, share, Extent(windows, seconds, prefetch, sparing)))
+                rows.append(_measure(name, dataset, exchange, share, Extent(windows, prefetch, sparing)))
                 if output is not None:
                     results.write(output, document)
     typer.echo(spared(rows).markdown())
@@ -88,8 +96,6 @@ class Extent:
 
     windows: int
     """Of either kind."""
-    seconds: float
-    """Of a window, about."""
     prefetch: int
     """Batches that the host alone has under way."""
     sparing: int
@@ -103,15 +109,17 @@ def _measure(source: str, dataset: Path, exchange: Path, share: float, extent: E
     with _loader({**alone, "batches": 10_000}) as ask:
         trial = [Window(**ask(_TRIAL)) for _ in range(3)]
     host = min(window.own for window in trial)
-    count = max(4, round(extent.seconds / (_SLOW * host)))
+    step, rest = _SLOW * host, max(0.25, _REST * host)
+    count = int((_STOPPED - rest) / step)
+    if count < 1:
+        raise typer.BadParameter(f"{source}: a batch takes the host {host:.2g} s, too long for a window")
     first = max(count, _AHEAD * extent.prefetch)
     # The first epoch is left after some seconds; the second has all windows, and the loader must not see its end.
-    timed = {"step": _SLOW * host, "rest": max(0.25, _REST * host), "batches": 0}
-    timed["batches"] = 2 * first + (extent.windows + 1) * count
+    timed = {"step": step, "rest": rest, "batches": 2 * first + (extent.windows + 1) * count}
     beside = {**order, **timed, "exchange": str(exchange), "strategy": SPARING, "prefetch": extent.sparing}
     kinds: dict[str, list[Window]] = {"alone": [], "spared": []}
     with (
-        near_worker(dataset, exchange, share=share, core=cores[-1]),
+        near_worker(dataset, exchange, share=share, core=cores[-1]) as near,
         _loader({**alone, **timed}) as ask_alone,
         _loader(beside) as ask_spared,
     ):
@@ -121,11 +129,13 @@ def _measure(source: str, dataset: Path, exchange: Path, share: float, extent: E
         said = f"{source}, near worker at {share:g} of a core"
         for number in track(range(extent.windows), said, console=Console(stderr=True), transient=True):
             for kind, ask in pair if number % 2 == 0 else reversed(pair):
-                kinds[kind].append(Window(**ask(count)))
+                time.sleep(max(_LEAST_BETWEEN, _BETWEEN * count * step))
+                with _stopped(near):
+                    kinds[kind].append(Window(**ask(count)))
     return {
         "source": source,
         "share": share,
-        "step": timed["step"],
+        "step": step,
         "batches": count,
         **summarise(kinds["alone"], kinds["spared"]),
         "windows": {
@@ -133,6 +143,15 @@ def _measure(source: str, dataset: Path, exchange: Path, share: float, extent: E
             for kind, found in kinds.items()
         },
     }
+
+
+@contextmanager
+def _stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 @contextmanager

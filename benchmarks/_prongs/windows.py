@@ -59,6 +59,8 @@ def _window(loader: headrace.Loader, batches: Iterator[Any], count: int, step: f
     after = _figures(loader)
     if after["queued"]:
         raise RuntimeError(f"{after['queued']} images are still to be made after {rest} s of rest: rest longer")
+    if after["redone"] != before["redone"]:
+        raise RuntimeError(f"the host had to make batches of the near worker's: {after['redone']}")
     return {
         "batches": count,
         "seconds": seconds,
@@ -70,9 +72,10 @@ def _window(loader: headrace.Loader, batches: Iterator[Any], count: int, step: f
 
 def _figures(loader: headrace.Loader) -> dict[str, Any]:
     stats = loader.stats()
-    near = 0 if "prongs" not in stats else stats["prongs"]["near_batches"]
+    prongs = stats.get("prongs") or {"near_batches": 0, "redone": {}}
     return {
-        "near": near,
+        "near": prongs["near_batches"],
+        "redone": prongs["redone"],
         "preparing": stats["cpu_seconds"],
         "queued": stats["queued_images"] + stats["active_threads"],
     }

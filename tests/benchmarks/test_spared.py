@@ -74,7 +74,7 @@ def test_the_table_says_what_is_missed():
 
 @pytest.mark.slow
 def test_the_program(tmp_path):
-    options = ["--sources", "cifar", "--shares", "0.5", "--windows", "2", "--seconds", "0.3"]
+    options = ["--sources", "cifar", "--shares", "0.5", "--windows", "2"]
     done = subprocess.run(
         [sys.executable, SCRIPT, *options, "-o", tmp_path / "spared.json"], capture_output=True, text=True, check=False
     )
