@@ -36,7 +36,7 @@ from benchmarks import machine, results
 from benchmarks._prongs.cell import ALONE, SPARING
 from benchmarks._prongs.near import near_worker
 from benchmarks._prongs.report import spared
-from benchmarks._prongs.savings import Window, summarise
+from benchmarks._prongs.savings import Window, in_time, summarise
 from benchmarks._prongs.sources import SOURCES, make_dataset
 from headrace.prongs._exchange import BEAT_SECONDS, SILENT_SECONDS
 
@@ -132,6 +132,9 @@ def _measure(source: str, dataset: Path, exchange: Path, share: float, extent: E
                 time.sleep(max(_LEAST_BETWEEN, _BETWEEN * count * step))
                 with _stopped(near):
                     kinds[kind].append(Window(**ask(count)))
+    kinds = {kind: in_time(found) for kind, found in kinds.items()}
+    if not all(kinds.values()):
+        raise RuntimeError(f"{source}: the near worker at {share:g} of a core was late in every window; give it more")
     return {
         "source": source,
         "share": share,

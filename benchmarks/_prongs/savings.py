@@ -31,6 +31,8 @@ class Window:
     """Of these, of the threads that prepare batches."""
     near: int
     """Batches that the near worker made."""
+    redone: int = 0
+    """Batches of its share that the host made, as they were not there in time."""
 
     @property
     def share(self) -> float:
@@ -42,15 +44,30 @@ class Window:
         return self.cpu / max(1, self.batches - self.near)
 
 
+def in_time(windows: Sequence[Window]) -> list[Window]:
+    """Give the windows in which the near worker, which is stopped meanwhile, had made enough beforehand."""
+    return [window for window in windows if not window.redone]
+
+
 def quietest(windows: Sequence[Window]) -> list[Window]:
     """Give the quarter of the windows that were disturbed least."""
     return sorted(windows, key=lambda window: window.own)[: max(1, round(_QUIETEST * len(windows)))]
 
 
-def beyond_share(alone: Sequence[Window], spared: Sequence[Window], *, preparing: bool = False) -> float:
+def beyond_share(alone: Sequence[Window], spared: Sequence[Window]) -> float:
     """The part of the host's CPU that was saved, less the part of the batches that the near worker made."""
-    cost = (lambda each: each.preparing / each.batches) if preparing else (lambda each: each.cpu / each.batches)
-    return 1 - fmean(map(cost, spared)) / fmean(map(cost, alone)) - fmean(each.share for each in spared)
+    cpu = [fmean(each.cpu / each.batches for each in kind) for kind in (alone, spared)]
+    return 1 - cpu[1] / cpu[0] - fmean(each.share for each in spared)
+
+
+def beyond_share_outside(alone: Sequence[Window], spared: Sequence[Window]) -> float:
+    """The same if threads that prepare took as long for a batch in both kinds: then taking batches is what is missing.
+
+    Those threads have nearly all of the CPU, and so nearly all of the noise.
+    """
+    outside = [fmean((each.cpu - each.preparing) / each.batches for each in kind) for kind in (alone, spared)]
+    share = fmean(each.share for each in spared)
+    return ((1 - share) * outside[0] - outside[1]) / fmean(each.cpu / each.batches for each in alone)
 
 
 def summarise(alone: Sequence[Window], spared: Sequence[Window]) -> dict[str, Any]:
@@ -63,16 +80,12 @@ def summarise(alone: Sequence[Window], spared: Sequence[Window]) -> dict[str, An
         outside = int(_OUTSIDE * _DRAWS)
         return {"found": of(alone, spared), "least": found[outside], "most": found[-1 - outside]}
 
-    quiet_alone, quiet_spared = quietest(alone), quietest(spared)
-    outside = [sum(each.cpu - each.preparing for each in kind) for kind in (quiet_alone, quiet_spared)]
     return {
         "near_share": fmean(each.share for each in spared),
         "beyond": told(beyond_share),
         "quiet_beyond": told(lambda one, two: beyond_share(quietest(one), quietest(two))),
-        "quiet_preparing": told(lambda one, two: beyond_share(quietest(one), quietest(two), preparing=True)),
-        "cpu_a_batch": fmean(each.cpu / each.batches for each in quiet_alone),
-        "outside_a_batch": outside[0] / sum(each.batches for each in quiet_alone),
-        "spared_outside_a_batch": outside[1] / sum(each.batches for each in quiet_spared),
+        "quiet_outside": told(lambda one, two: beyond_share_outside(quietest(one), quietest(two))),
+        "cpu_a_batch": fmean(each.cpu / each.batches for each in quietest(alone)),
         "speed": _rate(spared) / _rate(alone),
     }
 

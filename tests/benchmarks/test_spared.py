@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks._prongs.report import spared
-from benchmarks._prongs.savings import Window, beyond_share, quietest, summarise
+from benchmarks._prongs.savings import Window, beyond_share, beyond_share_outside, in_time, quietest, summarise
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "spared.py"
 
@@ -26,12 +27,17 @@ def with_near(slower=1.0, taking=0.0):
 
 def test_a_host_that_pays_for_what_it_makes_and_nothing_else_saves_the_share():
     assert beyond_share([alone()], [with_near()]) == pytest.approx(0.0)
-    assert beyond_share([alone()], [with_near()], preparing=True) == pytest.approx(0.0)
+    assert beyond_share_outside([alone()], [with_near()]) == pytest.approx(0.0)
 
 
 def test_what_taking_costs_is_missing():
     assert beyond_share([alone()], [with_near(taking=0.008)]) == pytest.approx(-0.01)
-    assert beyond_share([alone()], [with_near(taking=0.008)], preparing=True) == pytest.approx(0.0)
+    assert beyond_share_outside([alone()], [with_near(taking=0.008)]) == pytest.approx(-0.01)
+    assert beyond_share_outside([alone()], [replace(with_near(), cpu=0.66, preparing=0.646)]) == pytest.approx(0.0)
+
+
+def test_windows_count_in_which_the_host_made_its_own_batches_alone():
+    assert in_time([with_near(), replace(with_near(), redone=1)]) == [with_near()]
 
 
 def test_a_quarter_of_the_windows_is_quiet():
@@ -48,8 +54,8 @@ def test_neighbours_of_one_kind_s_windows_do_not_show_in_the_quiet_ones():
     assert told["beyond"]["found"] == pytest.approx(-0.0175)
     assert told["near_share"] == pytest.approx(0.3)
     assert told["speed"] == pytest.approx(1.0)
-    assert told["outside_a_batch"] == pytest.approx(0.002)
-    assert told["spared_outside_a_batch"] == pytest.approx(0.0014)
+    assert told["quiet_outside"]["found"] == pytest.approx(0.0)
+    assert told["cpu_a_batch"] == pytest.approx(0.08)
 
 
 def test_the_interval_holds_what_was_found_and_is_wider_where_windows_differ():
@@ -83,4 +89,4 @@ def test_the_program(tmp_path):
 
     assert "cifar in batches of 1024" in done.stdout
     assert 0 < row["near_share"] < 1
-    assert len(row["windows"]["alone"]) == len(row["windows"]["spared"]) == 2
+    assert len(row["windows"]["alone"]) == 2
