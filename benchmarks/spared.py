@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ _REST = 3.0  # the same of what a window ends with, so that all is made that is 
 _STOPPED = SILENT_SECONDS - 2 * BEAT_SECONDS
 # Between windows the near worker makes what was taken; it is asked for less than it can make in the trainer's time.
 _BETWEEN, _LEAST_BETWEEN = 0.6, 1.0
-# By how many batches the host's time is found, and how long it then has for those that are under way.
+# By how many batches the host's time is found, and how long it has at first for those that are under way.
 _TRIAL, _LONG_REST = 24, 4.0
 # A slow trainer's first batches, by those that are made ahead of it meanwhile, and all else that is so only at first.
 _AHEAD = 3
@@ -104,10 +104,10 @@ class Extent:
 
 def _measure(source: str, dataset: Path, exchange: Path, share: float, extent: Extent) -> dict[str, Any]:
     cores = machine.usable_cores()
-    order = {"source": source, "dataset": str(dataset), "core": cores[0], "step": 0.0, "rest": _LONG_REST}
+    order = {"source": source, "dataset": str(dataset), "core": cores[0], "step": 0.0}
     alone = {**order, "exchange": None, "strategy": ALONE, "prefetch": extent.prefetch}
     with _loader({**alone, "batches": 10_000}) as ask:
-        trial = [Window(**ask(_TRIAL)) for _ in range(3)]
+        trial = [Window(**ask(_TRIAL, _LONG_REST)) for _ in range(3)]
     host = min(window.own for window in trial)
     step, rest = _SLOW * host, max(0.25, _REST * host)
     count = int((_STOPPED - rest) / step)
@@ -115,23 +115,20 @@ def _measure(source: str, dataset: Path, exchange: Path, share: float, extent: E
         raise typer.BadParameter(f"{source}: a batch takes the host {host:.2g} s, too long for a window")
     first = max(count, _AHEAD * extent.prefetch)
     # The first epoch is left after some seconds; the second has all windows, and the loader must not see its end.
-    timed = {"step": step, "rest": rest, "batches": 2 * first + (extent.windows + 1) * count}
+    timed = {"step": step, "batches": 2 * first + (extent.windows + 1) * count}
     beside = {**order, **timed, "exchange": str(exchange), "strategy": SPARING, "prefetch": extent.sparing}
     kinds: dict[str, list[Window]] = {"alone": [], "spared": []}
-    with (
-        near_worker(dataset, exchange, share=share, core=cores[-1]) as near,
-        _loader({**alone, **timed}) as ask_alone,
-        _loader(beside) as ask_spared,
-    ):
-        pair = [("alone", ask_alone), ("spared", ask_spared)]
-        for ask in (ask_alone, ask_spared):
-            ask(first)
+    with near_worker(dataset, exchange, share=share, core=cores[-1]) as near, ExitStack() as loaders:
+        pair = []
+        for kind, each in (("alone", {**alone, **timed}), ("spared", beside)):  # one after the other: both calibrate
+            pair.append((kind, loaders.enter_context(_loader(each))))
+            pair[-1][1](first, _LONG_REST)
         said = f"{source}, near worker at {share:g} of a core"
         for number in track(range(extent.windows), said, console=Console(stderr=True), transient=True):
             for kind, ask in pair if number % 2 == 0 else reversed(pair):
                 time.sleep(max(_LEAST_BETWEEN, _BETWEEN * count * step))
                 with _stopped(near):
-                    kinds[kind].append(Window(**ask(count)))
+                    kinds[kind].append(Window(**ask(count, rest)))
     kinds = {kind: in_time(found) for kind, found in kinds.items()}
     if not all(kinds.values()):
         raise RuntimeError(f"{source}: the near worker at {share:g} of a core was late in every window; give it more")
@@ -165,8 +162,8 @@ def _loader(order: dict[str, Any]) -> Iterator[Any]:
         assert process.stdin is not None
         assert process.stdout is not None
 
-        def ask(count: int) -> dict[str, Any]:
-            print(count, file=process.stdin, flush=True)
+        def ask(count: int, rest: float) -> dict[str, Any]:
+            print(count, rest, file=process.stdin, flush=True)
             answer = process.stdout.readline()
             if not answer:
                 raise RuntimeError(f"the loader of {order['strategy']!r} has ended; it has said why")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches in windows, in a process of its own: so many as are asked for, then it rests until it is asked again.
 
-Called by `benchmarks/spared.py` with a JSON object as its only argument. Reads lines, each a number of batches, and
-answers each with a line of JSON. A window begins and ends when all that is made ahead is made, so what it costs is the
-cost of just so many batches, with none half done.
+Called by `benchmarks/spared.py` with a JSON object as its only argument. Reads lines, each a number of batches and the
+seconds to rest after them, and answers each with a line of JSON. A window begins and ends when all that is made ahead
+is made, so what it costs is the cost of just so many batches, with none half done.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def serve(order: dict[str, Any]) -> None:
         _calibrate(loader, order["step"], near=order["exchange"] is not None)
         batches = iter(loader)
         for line in sys.stdin:
-            print(json.dumps(_window(loader, batches, int(line), order["step"], order["rest"])), flush=True)
+            count, rest = line.split()
+            print(json.dumps(_window(loader, batches, int(count), order["step"], float(rest))), flush=True)
 
 
 def _calibrate(loader: headrace.Loader, step: float, *, near: bool) -> None:

@@ -110,6 +110,19 @@ def test_what_was_marked_is_not_bad_where_another_near_worker_has_come(tmp_path)
         assert exchange.stats()["rejected"] == {}
 
 
+def test_a_look_of_a_moment_ago_will_do_where_that_is_said(tmp_path):
+    with host(tmp_path) as exchange:
+        near = near_of(exchange)
+        near.say(beat(batches=1))
+        assert exchange.heartbeat().batches == 1
+        near.say(beat(batches=2))
+
+        assert exchange.heartbeat(within=60.0).batches in (1, 2), "the exchange's own thread may have looked meanwhile"
+        wait_until(lambda: exchange.heartbeat(within=60.0).batches == 2)
+        near.say(beat(batches=3))
+        assert exchange.heartbeat().batches == 3
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
     with host(tmp_path, direct=direct) as exchange:
