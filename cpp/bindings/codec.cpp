@@ -12,6 +12,7 @@
 
 #include "buffers.h"
 #include "errors.h"
+#include "gil.h"
 #include "loading/hri_rows.h"
 
 namespace headrace::bindings {
@@ -120,7 +121,7 @@ nb::object decode_image(nb::handle data, nb::handle region, nb::handle out, nb::
 
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     status = decode(file.bytes(), header, wanted, rows.first, rows.stride, n_threads);
   }
   if (!status) raise_status(status);
@@ -169,7 +170,7 @@ nb::object decode_images(nb::list datas, nb::handle regions, nb::handle out, nb:
     }
   }
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     decode_many(jobs, n_threads);
   }
   for (std::size_t i = 0; i < n; ++i) {
@@ -189,7 +190,7 @@ nb::object encode_image(nb::handle image, nb::handle mode, nb::bytes metadata, n
   Encoded encoded;
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     status = encode(pixels, parsed_mode, section, n_threads, encoded);
   }
   if (!status) raise_status(status);
@@ -197,7 +198,7 @@ nb::object encode_image(nb::handle image, nb::handle mode, nb::bytes metadata, n
   if (!bytes.is_valid()) throw nb::python_error();
   {
     // Nobody else has seen these bytes yet.
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     encoded.write(reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(bytes.ptr())));
   }
   return bytes;
@@ -244,7 +245,7 @@ bool matches(nb::handle data, nb::handle image) {
   Status status;
   bool same = true;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     static thread_local Workspace workspace;
     static thread_local HriRows rows;
     MemoryBytes bytes(file.bytes());
@@ -268,7 +269,7 @@ bool matches(nb::handle data, nb::handle image) {
 
 std::uint32_t sum_bytes(nb::handle data, std::uint32_t seed) {
   const Buffer buffer = borrow_bytes(data);
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   return crc32c(buffer.bytes(), seed);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "buffers.h"
+#include "gil.h"
 #include "loading/whole_file.h"
 
 namespace headrace::bindings {
@@ -20,7 +21,7 @@ nb::tuple read_file(nb::bytes path, nb::handle memory, bool direct, std::pair<st
                                      static_cast<std::size_t>(buffer.view().len));
   WholeFile file;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     file = read_whole_file(path.c_str(), room, direct, {blank.first, blank.second});
   }
   if (file.error != 0) {

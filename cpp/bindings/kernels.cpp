@@ -16,6 +16,7 @@
 #include "device/tiles.h"
 #include "device/views.h"
 #include "errors.h"
+#include "gil.h"
 #include "layout.h"
 #include "transform.h"
 #include "transform/program.h"
@@ -101,7 +102,7 @@ nb::tuple describe_tiles(nb::sequence heads, Ints sizes, Lines<4> regions, std::
   std::int64_t payload_bytes = 0;
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     for (std::size_t i = 0; i < n && bad == n; ++i) {
       status = device::open_region(files[i].bytes(), static_cast<std::uint64_t>(sizes.data()[i]),
                                    regions.data() + 4 * i, max_pixels, wanted[i]);
@@ -141,7 +142,7 @@ nb::tuple fetch_tiles(nb::sequence heads, Ints sizes, Ints files, Ints offsets, 
   const device::Table table{tiles.data(), tiles.shape(1)};
   device::Fetched fetched;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     fetched = device::fetch_tiles(images, table, room, threads);
   }
   if (fetched.status.code == Code::bad_argument) raise_status(fetched.status);
@@ -165,7 +166,7 @@ nb::tuple lay_out_scratch(TileTable tiles) {
   std::array<std::vector<std::int32_t>, 3> own, chains;
   device::Scratch used;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     used = device::lay_out_scratch(table);
     for (std::size_t k = 0; k < own.size(); ++k)
       device::list_chains(table, static_cast<std::uint8_t>(kPalette + k), own[k], chains[k]);
@@ -197,7 +198,7 @@ nb::tuple read_pieces(Ints files, Ints offsets, Ints lengths, Ints starts, nb::h
   }
   double other_seconds = 0;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     other_seconds = device::read_pieces(pieces, threads);
   }
   nb::list unread;
@@ -214,7 +215,7 @@ nb::list wrong_heads(nb::sequence heads, Ints sizes, Lines<4> claims) {
   check_count(claims.shape(0), n);
   std::vector<std::size_t> wrong;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     for (std::size_t i = 0; i < n; ++i) {
       ImageHeader header;
       const Status status = parse_header(files[i].bytes(), static_cast<std::uint64_t>(sizes.data()[i]), header);
@@ -254,7 +255,7 @@ nb::tuple resize_taps(Lines<5> axes) {
   std::vector<float> real(3 * samples);
   std::vector<std::int64_t> ranges(2 * n);
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     std::size_t at = 0;
     for (std::size_t i = 0; i < n; at += checked[i++].count) {
       const Range range = triangle_range(checked[i]);
@@ -282,7 +283,7 @@ Sheet<std::int64_t> plan_views(const Transform& transform, Lines<2> sizes, Ints 
   check_count(samples.shape(0), n);
   std::vector<std::int64_t> table(device::kViewRows * columns);
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     for (std::size_t i = 0; i < n; ++i) {
       const std::int64_t height = sizes.data()[2 * i], width = sizes.data()[2 * i + 1];
       if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) continue;  // no method

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gil.h"
 #include "loading/engine.h"
 #include "transform.h"
 
@@ -26,7 +27,7 @@ struct PyEngine {
     if (process != getpid()) {
       new std::shared_ptr<Engine>(engine);  // leaked
     } else {
-      const nb::gil_scoped_release released;
+      const WithoutGil released;
       engine->close();
     }
   }
@@ -117,7 +118,7 @@ std::vector<Rendition> make_renditions(const nb::dict& columns, std::size_t n) {
 
 FieldRequest make_request(nb::handle field, std::size_t n) {
   FieldRequest request;
-  request.transform = nb::cast<std::shared_ptr<Transform>>(field[0]);
+  request.transform = nb::cast<const Transform&>(field[0]);
   request.views = nb::cast<std::uint16_t>(field[1]);
   if (request.views == 0) throw nb::value_error("a sample has at least one view");
   const nb::object columns = field[2];
@@ -143,7 +144,7 @@ PyBatch submit(const PyEngine& self, nb::sequence fields, nb::handle samples, st
   PyBatch batch;
   {
     std::vector<std::uint64_t> copy(rows, rows + n);
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     batch.batch = engine.submit(std::move(requests), std::move(copy), seed, epoch);
   }
   if (batch.batch) return batch;
@@ -175,7 +176,7 @@ nb::object take_field(const Batch& batch, std::size_t f) {
   const auto& outputs = batch.outputs(f);
   const auto& block = batch.block(f);
   const auto sides_of = [&](const OutputShape& shape, std::vector<std::size_t> sides) {
-    const OutputAxes axes(*request.transform, shape);
+    const OutputAxes axes(request.transform, shape);
     sides.insert(sides.end(), axes.sides.begin(), axes.sides.begin() + static_cast<std::ptrdiff_t>(axes.count));
     return sides;
   };
@@ -249,7 +250,7 @@ nb::object next_foreign(const PyEngine& self, double timeout) {
   Engine& engine = self.get();
   PyForeign foreign{self.engine, nullptr};
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     foreign.foreign = engine.next_foreign(timeout);
   }
   if (foreign.foreign && !foreign.foreign->ended()) return nb::cast(std::move(foreign));
@@ -267,7 +268,7 @@ void finish(PyForeign& self, nb::handle image) {
   Buffer buffer;
   const Picture picture = borrow_picture(image, buffer);
   Foreign& foreign = self.get();
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   foreign.finish(picture);
 }
 
@@ -334,14 +335,14 @@ void register_loading(nb::module_& module) {
           "fail",
           [](PyForeign& self, std::string kind, std::string message) {
             Foreign& foreign = self.get();
-            const nb::gil_scoped_release released;
+            const WithoutGil released;
             foreign.fail(std::move(kind), std::move(message));
           },
           arg("kind"), arg("message"));
   nb::class_<PyBatch>(module, "Batch")
       .def(
           "wait", [](const PyBatch& self, double timeout) { return self.batch->wait_for(timeout); }, arg("timeout"),
-          nb::call_guard<nb::gil_scoped_release>())
+          nb::call_guard<WithoutGil>())
       .def("cancel", [](const PyBatch& self) { self.batch->cancel(); })
       .def("take", &take, nb::sig("def take(self) -> list[typing.Any]"))
       .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, str, str]]"));
@@ -371,7 +372,7 @@ void register_loading(nb::module_& module) {
           arg("n_bytes"), nb::sig("def memory(self, n_bytes: int) -> typing.Any"))
       .def("close", [](const PyEngine& self) {
         if (self.process != getpid()) return;
-        const nb::gil_scoped_release released;
+        const WithoutGil released;
         self.engine->close();
       });
 }

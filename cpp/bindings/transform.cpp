@@ -12,6 +12,7 @@
 
 #include "buffers.h"
 #include "errors.h"
+#include "gil.h"
 #include "loading/image_rows.h"
 
 namespace headrace::bindings {
@@ -43,10 +44,10 @@ T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view nam
   throw nb::value_error((std::string(what) + " '" + std::string(name) + "' is not known").c_str());
 }
 
-std::shared_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> ops, nb::object dtype,
+std::unique_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> ops, nb::object dtype,
                                           std::string_view layout, nb::object mean, nb::object std,
                                           std::string_view color, bool mask, bool approximate_jpeg) {
-  auto transform = std::make_shared<Transform>();
+  auto transform = std::make_unique<Transform>();
   for (nb::handle item : ops) {
     const auto name = nb::cast<std::string>(item[0]);
     const auto parameters = nb::cast<std::vector<double>>(item[1]);
@@ -169,7 +170,7 @@ nb::object run(const Transform& transform, nb::handle data, int format, std::uin
   OutputShape output;
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     status =
         thread->decoder.open(static_cast<Format>(format), bytes, {transform.rgb, transform.approximate_jpeg}, shape);
     if (status) status = output_shape(transform, shape, key, output);
@@ -179,7 +180,7 @@ nb::object run(const Transform& transform, nb::handle data, int format, std::uin
   nb::object array = allocate(transform, output, target);
   auto* out = static_cast<std::uint8_t*>(target.view().buf);
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     status = transform_image(transform, shape, thread->decoder, key, output, out, thread->workspace);
   }
   if (!status) raise_status(status);
@@ -200,7 +201,7 @@ nb::object apply(const Transform& transform, nb::handle image, std::uint64_t see
   const Lease thread;
   Status status;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     PictureRows rows(picture);
     status = transform_image(transform, shape, rows, key, output, out, thread->workspace);
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <array>
 #include <cstddef>

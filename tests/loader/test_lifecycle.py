@@ -377,6 +377,33 @@ def test_leaving_the_interpreter_without_closing(path, mode):
     assert time.monotonic() - begun < 20
 
 
+IN_A_DAEMON = """
+import sys, threading
+import headrace
+from headrace.transforms import RandomResizedCrop
+
+loader = headrace.Loader(sys.argv[1], output="numpy", batch_size=4, num_workers=2, transform=[RandomResizedCrop(12)])
+under_way = threading.Event()
+
+def work():
+    while True:
+        for _ in loader:
+            under_way.set()
+
+threading.Thread(target=work, daemon=True).start()
+under_way.wait()
+"""
+
+
+def test_leaving_while_a_daemon_thread_iterates(path):
+    """It may be anywhere in the core when the interpreter ends; the program has not failed for that."""
+    for _ in range(8):
+        command = [sys.executable, "-c", IN_A_DAEMON, str(path)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+        assert "terminate" not in ran.stderr
+
+
 def test_garbage_collection_in_any_thread(path):
     """A loader that is collected by one of its own threads ends too."""
 

@@ -43,7 +43,7 @@ bool Batch::lay_out(Pool& pool) {
     for (std::uint32_t i = 0; i < outputs.size(); ++i) {
       const Job job{i / request.views, static_cast<std::uint16_t>(f), static_cast<std::uint16_t>(i % request.views)};
       const Rendition& r = rendition(job);
-      if (Status s = output_shape(*request.transform, r.shape, key(job), outputs[i].shape); !s) {
+      if (Status s = output_shape(request.transform, r.shape, key(job), outputs[i].shape); !s) {
         fail(job, s);
         continue;
       }

@@ -28,7 +28,7 @@ struct Rendition {
 // One field of a batch: the renditions of each of its samples, at least one and at most eight. Those of a sample decode
 // to the same pixels, so that it does not matter which is taken.
 struct FieldRequest {
-  std::shared_ptr<const Transform> transform;
+  Transform transform;  // a copy: one that Python owns could only be let go of with the GIL, and workers let go
   std::uint16_t views = 1;
   std::vector<std::vector<Rendition>> renditions;  // [rendition][sample]
 };
@@ -96,7 +96,7 @@ class Batch {
   // Is there a choice of renditions? Not where the index claims that they differ, or one would be approximated.
   bool has_choice(const Job& job) const noexcept;
   std::size_t left() const noexcept { return core_.left() + foreign_.left() + open_.left(); }
-  const Transform& transform(const Job& job) const noexcept { return *requests_[job.field].transform; }
+  const Transform& transform(const Job& job) const noexcept { return requests_[job.field].transform; }
   Output& output(const Job& job) noexcept {
     return outputs_[job.field][std::size_t{job.position} * requests_[job.field].views + job.view];
   }
