@@ -16,6 +16,8 @@ void register_transform(nb::module_& module);
 }  // namespace headrace::bindings
 
 NB_MODULE(_core, module) {
+  // A daemon thread that is inside a call when the program ends keeps what it holds: no fault of the user's.
+  nb::set_leak_warnings(HEADRACE_TELLS_LEAKS);
   module.doc() = "The C++ core. Private: use headrace.codec.";
   headrace::bindings::register_codec(module);
   headrace::bindings::register_targets(module);
