@@ -28,9 +28,10 @@ for _ in range(2):
 begun.wait()
 time.sleep(0.05)
 """
+CALLS = ["headrace.decode(data)", "headrace.encode(image)", "headrace.codec.decode_many([data] * 4)"]
 
 
-@pytest.mark.parametrize("call", ["headrace.decode(data)", "headrace.encode(image)", "headrace.codec.decode_many([data] * 4)"])
+@pytest.mark.parametrize("call", CALLS)
 def test_the_program_ends(call: str) -> None:
     """They ask for the GIL back when the interpreter is ending; that must not abort the process."""
     ran = subprocess.run(
