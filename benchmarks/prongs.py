@@ -28,6 +28,7 @@ if __name__ == "__main__":
 import typer
 from rich.console import Console
 
+import headrace
 from benchmarks import machine, results
 from benchmarks._prongs.bench import Bench, Extent, Near
 from benchmarks._prongs.cell import ALONE, SPARING
@@ -71,6 +72,7 @@ def main(
         "benchmark": "prongs",
         "machine": machine.describe(),
         "commit": machine.commit(),
+        "target": headrace.codec.active_target(),
         "pictures": "painted" if folder is None else folder.name,
         "command": f"python benchmarks/prongs.py {'' if folder is None else folder.name} --sources {sources} "
         f"--shares {shlex.quote(shares)} --ratios {shlex.quote(ratios)} --trainers {trainers} "

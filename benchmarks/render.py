@@ -115,7 +115,7 @@ def plan_cells(folder: Path) -> str:
 def prongs_summary(folder: Path) -> str:
     """What two prongs make of near workers of several speeds."""
     runs, rows = _prongs(folder)
-    return "\n\n".join([prongs_report.gains(rows).markdown(), prongs_report.provenance(runs)])
+    return "\n\n".join([prongs_report.gains(rows).markdown(), prongs_report.origin(runs)])
 
 
 def prongs_cells(folder: Path) -> str:

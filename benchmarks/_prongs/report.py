@@ -38,23 +38,32 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
 
 
 def gains(rows: list[dict[str, Any]]) -> Table:
-    """What each strategy makes of each near worker, where the trainer takes no time."""
+    """What each strategy makes of near workers of several speeds, where the trainer takes no time: a row a source."""
     strategies = ("mte", "wrr", "paced")
-    found: dict[tuple[int, float, float], dict[str, str]] = {}
-    for row in rows:
-        if row["trainer"] == "none" and row["strategy"] in strategies:
-            # The ratio tells near workers apart that had the same share.
-            worker = (list(SOURCES).index(row["source"]), -row["share"], -row["near_ratio"])
-            cells = found.setdefault(worker, {})
-            cells[row["strategy"]] = f"{row['gain']:.2f}x of {1 + ratio_of(row):.2f}x"
+    cpu_bound = [row for row in rows if row["trainer"] == "none" and row["strategy"] in strategies]
+    heads = ((f"{name}: gain", "of the sum: median (least)") for name in strategies)
+    cells = []
+    for source in SOURCES:
+        found = [row for row in cpu_bound if row["source"] == source]
+        if found:
+            near = _span([ratio_of(row) for row in found], "")
+            of = ([row for row in found if row["strategy"] == name] for name in strategies)
+            cells.append([source, near, *(text for same in of for text in _gain(same))])
     return Table(
-        ("images, near worker's share of a core", *(f"{name}: gain of both rates added up" for name in strategies)),
-        [
-            [f"{list(SOURCES)[source]}, {-share:.3f}", *(cells.get(name, NOTHING) for name in strategies)]
-            for (source, share, _), cells in sorted(found.items())
-        ],
-        title="Gains",
+        ("images", "near worker, of the host's speed", *(head for pair in heads for head in pair)), cells, title="Gains"
     )
+
+
+def _gain(rows: list[dict[str, Any]]) -> tuple[str, str]:
+    parts = [part for row in rows if (part := of_sum(row)) is not None]
+    if not parts:
+        return NOTHING, NOTHING
+    return _span([row["gain"] for row in rows], "x"), f"{median(parts):.1%} ({min(parts):.1%})"
+
+
+def _span(values: list[float], unit: str) -> str:
+    least, most = (f"{value:.2f}{unit}" for value in (min(values), max(values)))
+    return least if least == most else f"{least} to {most}"
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -169,18 +178,30 @@ def stated() -> dict[str, float]:
 
 
 def provenance(runs: Sequence[dict[str, Any]]) -> str:
-    """Where the figures come from, in one paragraph: runs of one commit that differ in their sources alone are one."""
-    machine = runs[0]["machine"]
-    sources: dict[tuple[str, str], list[str]] = {}
+    """Where the figures come from: a list of commands for each machine, those that differ in sources alone as one."""
+    machines: dict[str, dict[tuple[str, str], list[str]]] = {}
     for run in runs:
         before, source, after = _SOURCES.split(run["command"], maxsplit=1)
-        sources.setdefault((f"{before}--sources %s{after}", run["commit"] or "no commit"), []).append(source)
-    said = ", ".join(
-        f"`{command % ','.join(dict.fromkeys(names))}` at commit {commit}"
-        for (command, commit), names in sources.items()
-    )
+        commands = machines.setdefault(_machine(run), {})
+        commands.setdefault((f"{before}--sources %s{after}", run["commit"] or "no commit"), []).append(source)
+    parts = []
+    for machine, commands in machines.items():
+        parts += [f"Measured on {machine} with", ""]
+        for (command, commit), names in commands.items():
+            parts.append(f"- `{command % ','.join(dict.fromkeys(names))}` at commit {commit}")
+        parts.append("")
     watts = ", ".join(f"{name} {value:g}" for name, value in runs[0]["watts"].items())
-    return (
-        f"Measured with {said}, on {machine['cpu']} ({machine['cores']} cores, {machine['python']}). "
-        f"Watts stated, not measured: {watts}."
-    )
+    return "\n".join([*parts, f"Watts stated, not measured: {watts}."])
+
+
+def origin(runs: Sequence[dict[str, Any]]) -> str:
+    """Where the figures come from, in a sentence for a page that has no room for every command."""
+    programs = dict.fromkeys(_SOURCES.split(run["command"], maxsplit=1)[0].strip() for run in runs)
+    said = " and ".join(f"`{program}`" for program in programs)
+    return f"Measured by {len(runs)} runs of {said}, on {' and on '.join(dict.fromkeys(map(_machine, runs)))}."
+
+
+def _machine(run: dict[str, Any]) -> str:
+    machine = run["machine"]
+    facts = [f"{machine['cores']} cores", *([f"{run['target']} target"] if "target" in run else []), machine["python"]]
+    return f"{machine['cpu']} ({', '.join(facts)})"

@@ -14,7 +14,7 @@ import pytest
 from benchmarks._prongs.cell import ALONE, NEAR_ALONE
 from benchmarks._prongs.figures import completed, rate_of
 from benchmarks._prongs.meter import Meter, Totals
-from benchmarks._prongs.report import bars, gains, provenance
+from benchmarks._prongs.report import bars, gains, origin, provenance
 from benchmarks._prongs.runs import Cell, Disturbed, Line
 from benchmarks.tables import NOTHING
 
@@ -186,30 +186,49 @@ def test_several_runs_of_a_cell_count_as_one_by_how_certain_they_are():
     assert (found, cells, verdict) == ("99.0%", "1", "met")
 
 
-def test_near_workers_of_the_same_share_are_told_apart():
-    row = {"source": "cifar", "share": 0.35, "trainer": "none", "host_rate": 100.0}
+def test_gains_are_told_by_source():
+    row = {"source": "cifar", "trainer": "none", "host_rate": 100.0}
     rows = [
-        {**row, "strategy": "wrr", "near_ratio": 0.31, "near_rate": 31.0, "gain": 1.31},
-        {**row, "strategy": "paced", "near_ratio": 0.31, "near_rate": 31.0, "gain": 1.30},
-        {**row, "strategy": "wrr", "near_ratio": 0.25, "near_rate": 25.0, "gain": 1.24},
+        {**row, "strategy": "wrr", "near_rate": 31.0, "rate": 131.0, "gain": 1.31},
+        {**row, "strategy": "wrr", "near_rate": 25.0, "rate": 120.0, "gain": 1.20},
+        {**row, "strategy": "paced", "near_rate": 31.0, "rate": 131.0, "gain": 1.31},
+        {**row, "strategy": "paced", "near_rate": 31.0, "rate": 100.0, "gain": 1.0, "trainer": "slow"},
     ]
 
     assert gains(rows).rows == [
-        ["cifar, 0.350", NOTHING, "1.31x of 1.31x", "1.30x of 1.31x"],
-        ["cifar, 0.350", NOTHING, "1.24x of 1.25x", NOTHING],
+        ["cifar", "0.25 to 0.31", NOTHING, NOTHING, "1.20x to 1.31x", "98.0% (96.0%)", "1.31x", "100.0% (100.0%)"]
     ]
 
 
+def a_document(command, **more):
+    machine = {"cpu": "CPU", "cores": 2, "python": "Python"}
+    return {"machine": machine, "watts": {"host": 12.0}, "command": command, "commit": "abc", **more}
+
+
 def test_runs_that_differ_in_their_sources_alone_are_told_as_one_command():
-    run = {"machine": {"cpu": "CPU", "cores": 2, "python": "Python"}, "watts": {"host": 12.0}}
     commands = [
         "bench.py --sources png --rounds 3",
         "bench.py --sources hri --rounds 3",
         "bench.py --sources hri --rounds 4",
     ]
-    said = provenance([run | {"command": command, "commit": "abc"} for command in commands])
+    said = provenance([a_document(command) for command in commands])
 
-    assert "`bench.py --sources png,hri --rounds 3` at commit abc, `bench.py --sources hri --rounds 4`" in said
+    assert (
+        "- `bench.py --sources png,hri --rounds 3` at commit abc\n- `bench.py --sources hri --rounds 4` at commit abc\n"
+        in said
+    )
+
+
+def test_every_machine_is_named_with_its_runs():
+    runs = [a_document("bench.py --sources png"), a_document("bench.py --sources png", target="avx2")]
+
+    assert provenance(runs).startswith(
+        "Measured on CPU (2 cores, Python) with\n\n- `bench.py --sources png` at commit abc\n\n"
+        "Measured on CPU (2 cores, avx2 target, Python) with\n\n"
+    )
+    assert origin(runs) == (
+        "Measured by 2 runs of `bench.py`, on CPU (2 cores, Python) and on CPU (2 cores, avx2 target, Python)."
+    )
 
 
 @pytest.mark.slow
