@@ -147,7 +147,7 @@ class Engine {
   bool has_own_work() const noexcept;
   bool ready_has_room() const noexcept;
   // Batches of which nothing is left to claim leave the queue; whoever calls it lets go of them without the mutex, as
-  // what a batch holds may need a lock to end, such as the interpreter's.
+  // what a batch holds needs the pool's lock to end.
   void drop_claimed(std::vector<std::shared_ptr<Batch>>& gone) noexcept;
   void core_came_free(bool comes_back) noexcept;
   void wait_for_storage(bool begins) noexcept;
