@@ -115,7 +115,8 @@ def plan_cells(folder: Path) -> str:
 def prongs_summary(folder: Path) -> str:
     """What two prongs make of near workers of several speeds."""
     runs, rows = _prongs(folder)
-    return "\n\n".join([prongs_report.gains(rows).markdown(), prongs_report.origin(runs)])
+    shown = [run for run in runs if any(row["trainer"] == "none" for row in run["rows"])]
+    return "\n\n".join([prongs_report.gains(rows).markdown(), prongs_report.origin(shown)])
 
 
 def prongs_cells(folder: Path) -> str:
