@@ -78,10 +78,12 @@ def wave_kernel(
         predictor = tl.zeros((1, CHAINS), tl.int32)
 
     start = tl.zeros((1, CHAINS), tl.int32) if KIND == PALETTE else (top + 1) >> 1
+    # Each needs a value of its own: Triton finds what a loop carries by comparing handles, and would not carry
+    # variables that begin as the same one (its change #7200). The interpreter does not show the difference.
     west = tl.broadcast_to(start, (ROWS, CHAINS))
-    north = west
-    north_west = west
-    north_east = west
+    north = tl.broadcast_to(start, (ROWS, CHAINS))
+    north_west = tl.broadcast_to(start, (ROWS, CHAINS))
+    north_east = tl.broadcast_to(start, (ROWS, CHAINS))
     x = tl.broadcast_to(-SKEW * lane, (ROWS, CHAINS))
     slot += tl.broadcast_to(lane, (ROWS, CHAINS))
     # What a step adds is on its way while earlier steps are taken: the entry for two steps, the bytes for one.
