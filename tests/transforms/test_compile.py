@@ -28,18 +28,18 @@ KEY = {"seed": 3, "epoch": 1, "sample": 7}
 @pytest.mark.parametrize(
     ("transforms", "error", "message"),
     [
-        ([len, Resize(5)], ValueError, r"Resize \(position 1\) comes after a Python callable"),
-        ([PerBatch(len), Resize(5)], ValueError, "declarative transforms go first"),
-        ([PerBatch(len), PerSample(len)], ValueError, "comes after a PerBatch"),
-        ([Normalize(0.5, 0.5), Resize(5)], ValueError, "Resize comes after Normalize"),
-        ([Resize(5), Views(2, [])], ValueError, "Views stands alone in its list: move Resize into it"),
+        ([len, Resize(5)], ValueError, r"found Resize at position 1"),
+        ([PerBatch(len), Resize(5)], ValueError, "declarative transforms must come before"),
+        ([PerBatch(len), PerSample(len)], ValueError, "must come before PerBatch"),
+        ([Normalize(0.5, 0.5), Resize(5)], ValueError, "found Resize after it"),
+        ([Resize(5), Views(2, [])], ValueError, "Views must be the only declarative transform: move Resize"),
         ([Views(2, []), Resize(5)], ValueError, "move Resize into it"),
-        ([HorizontalFlip], TypeError, r"HorizontalFlip is a class; write HorizontalFlip\("),
-        ([5], TypeError, "transform 0: 5 cannot be called"),
+        ([HorizontalFlip], TypeError, r"HorizontalFlip is a class; pass an instance, HorizontalFlip\("),
+        ([5], TypeError, "transform 0: must be callable; got 5"),
         ([HorizontalFlip()] * 33, ValueError, "more than 32 operations"),
     ],
 )
-def test_a_list_in_the_wrong_order_is_told_the_right_one(transforms, error, message):
+def test_a_list_in_the_wrong_order_raises_an_error_with_the_right_order(transforms, error, message):
     """Declarative first, `Normalize` last among them, then callables, then those for whole batches."""
     with pytest.raises(error, match=message):
         compile(transforms)
@@ -48,14 +48,14 @@ def test_a_list_in_the_wrong_order_is_told_the_right_one(transforms, error, mess
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "int32"}, "'uint8', 'uint16', 'float16', 'float32', or None"),
-        ({"dtype": "nonsense"}, "'nonsense'; possible are"),
-        ({"dtype": "uint8"}, "use 'float32' or 'float16'"),
-        ({"layout": "NHWC"}, "'CHW' and 'HWC'"),
-        ({"color": "BGR"}, "'RGB' and 'keep'"),
+        ({"dtype": "int32"}, "'uint8', 'uint16', 'float16', 'float32' or None"),
+        ({"dtype": "nonsense"}, "got 'nonsense'"),
+        ({"dtype": "uint8"}, "must be 'float32' or 'float16'"),
+        ({"layout": "NHWC"}, "'CHW', 'HWC'"),
+        ({"color": "BGR"}, "'RGB', 'keep'"),
     ],
 )
-def test_wrong_options_are_told_the_right_ones(options, message):
+def test_wrong_options_raise_an_error_with_the_choices(options, message):
     """What is possible is part of the message."""
     with pytest.raises(ValueError, match=message):
         compile([Normalize(0.5, 0.5)], **options)

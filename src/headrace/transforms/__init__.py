@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Augmentations as data: a list of small immutable values that C++ runs fused, straight into the batch.
+"""Declarative augmentations: immutable values that the C++ core runs in one pass, directly into the batch.
 
     train = [RandomResizedCrop(224), HorizontalFlip(), Normalize(mean, std)]
     evaluate = [Resize(256), CenterCrop(224), Normalize(mean, std)]
     loader = headrace.Loader(path, batch_size=256, shuffle=True, transform=train)
 
-They mean what torchvision's transforms of the same name mean. Every random choice is drawn from (seed, epoch, sample,
-operation, view) and nothing else, so that any machine at any time makes the same picture. Masks and boxes of a sample
-go the way of its image: masks without interpolation and untouched by colour, boxes clipped to what is left.
+They have the meaning of torchvision's transforms of the same name. Every random choice depends only on (seed, epoch,
+sample, operation, view), so every machine makes the same image. Masks and boxes follow their image: masks without
+interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
-    colour      ColorJitter, Grayscale
-    at the end  Normalize, the last of the declarative ones
-    views       Views(n, [...]) makes n augmented views of each sample, and stands alone
-    Python      PerSample(fn) and PerBatch(fn) call anything; they come last, and a bare callable is a PerSample
+    color       ColorJitter, Grayscale
+    last        Normalize, after all other declarative transforms
+    views       Views(n, [...]) makes n augmented views of each sample; it is the only entry of its list
+    Python      PerSample(fn) and PerBatch(fn) call any function; they come last; a bare callable means PerSample
 
-Put crops and resizes first: a crop that comes first is all that is decoded, and colours are cheaper on few pixels.
+Put crops and resizes first: then only the crop is decoded, and color changes run on fewer pixels.
 """
 
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize

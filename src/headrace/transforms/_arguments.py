@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments, shared by all transforms: each returns plain Python numbers or says what would be right."""
+"""Argument checks shared by all transforms. Each returns a plain Python value or raises an error."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ INTERPOLATIONS = ("nearest", "area", "bilinear", "bicubic")
 PADDING_MODES = ("constant", "edge", "reflect")
 
 
-def integer(name: str, value: Any, least: int, most: int) -> int:
-    """A whole number from `least` to `most`."""
+def integer(name: str, value: Any, low: int, high: int) -> int:
+    """Return an integer in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} is {value!r}; a whole number is expected")
+        raise TypeError(f"{name} must be an integer; got {value!r}")
     whole = operator.index(value)
-    if not least <= whole <= most:
-        raise ValueError(f"{name} is {whole}; {least} to {most} is possible")
+    if not low <= whole <= high:
+        raise ValueError(f"{name} must be in [{low}, {high}]; got {whole}")
     return whole
 
 
-def number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
-    """A finite number from `least` to `most`; whole ones stay whole."""
+def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """Return a finite number in [low, high]. An integer stays an integer."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} is {value!r}; a number is expected")
+        raise TypeError(f"{name} must be a number; got {value!r}")
     plain = operator.index(value) if isinstance(value, Integral) else float(value)
-    if not math.isfinite(plain) or not least <= plain <= most:
-        bounds = f"{least:g} to {most:g} is possible" if math.isfinite(most - least) else "a finite number is expected"
-        raise ValueError(f"{name} is {plain}; {bounds}")
+    if not math.isfinite(plain) or not low <= plain <= high:
+        bounds = f"in [{low:g}, {high:g}]" if math.isfinite(high - low) else "finite"
+        raise ValueError(f"{name} must be {bounds}; got {plain}")
     return plain
 
 
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}; True or False is expected")
+        raise TypeError(f"{name} must be True or False; got {value!r}")
     return value
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """One of a few words; an enumeration whose value is such a word, as torchvision has them, will do."""
+    """Return one of `choices`. Enums with such a value, such as torchvision's InterpolationMode, are accepted."""
     word = getattr(value, "value", value)
     if word not in choices:
-        raise ValueError(f"{name} is {value!r}; possible are {', '.join(map(repr, choices))}")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
     return str(word)
 
 
@@ -55,20 +55,20 @@ def is_sequence(value: Any) -> bool:
 
 
 def size(name: str, value: Any) -> tuple[int, int]:
-    """`(height, width)`; one number stands for both."""
+    """Return `(height, width)`; a single number is used for both."""
     sides = tuple(value) if is_sequence(value) else (value,)
     if len(sides) not in {1, 2}:
-        raise ValueError(f"{name} is {value!r}; a number or (height, width) is expected")
+        raise ValueError(f"{name} must be a number or (height, width); got {value!r}")
     checked = [integer(name, side, 1, MAX_SIDE) for side in sides]
     return checked[0], checked[-1]
 
 
 def padding(name: str, value: Any) -> tuple[int, int, int, int]:
-    """`(left, top, right, bottom)`; two numbers stand for left and right, top and bottom, one for all."""
+    """Return `(left, top, right, bottom)` from one number, `(horizontal, vertical)` or all four."""
     widths = tuple(value) if is_sequence(value) else (value,)
     if len(widths) not in {1, 2, 4}:
         raise ValueError(
-            f"{name} is {value!r}; a number, (left and right, top and bottom) or (left, top, right, bottom) is expected"
+            f"{name} must be a number, (left and right, top and bottom) or (left, top, right, bottom); got {value!r}"
         )
     checked = [integer(name, width, 0, MAX_SIDE) for width in widths]
     left, top, right, bottom = (checked * 4)[:4]
@@ -76,20 +76,20 @@ def padding(name: str, value: Any) -> tuple[int, int, int, int]:
 
 
 def fill(name: str, value: Any) -> float:
-    """One level for all channels, in levels of the image's own depth."""
+    """Return one pixel value for all channels, on the scale of the image's own dtype."""
     if is_sequence(value):
-        raise TypeError(f"{name} is {value!r}; one number is expected, which all channels get")
+        raise TypeError(f"{name} must be one number, used for all channels; got {value!r}")
     return number(name, value, -32768, 65535)
 
 
-def interval(name: str, value: Any, least: float, most: float) -> tuple[float, float]:
-    """A range `(from, to)` within `least` to `most`."""
+def interval(name: str, value: Any, low: float, high: float) -> tuple[float, float]:
+    """Return a range `(min, max)` within [low, high]."""
     if not is_sequence(value) or len(value) != 2:
-        raise TypeError(f"{name} is {value!r}; a range (from, to) is expected")
-    low, high = (number(name, end, least, most) for end in value)
-    if low > high:
-        raise ValueError(f"{name} is {value!r}; the range must not begin after its end")
-    return low, high
+        raise TypeError(f"{name} must be a range (min, max); got {value!r}")
+    start, end = (number(name, item, low, high) for item in value)
+    if start > end:
+        raise ValueError(f"{name} must be (min, max) with min <= max; got {value!r}")
+    return start, end
 
 
 def probability(name: str, value: Any) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of what pixels hold: jitter, grey and normalisation. Masks and boxes are untouched by them."""
+"""Transforms of pixel values: color jitter, grayscale, normalization. Masks and boxes are not affected."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headrace.transforms._transform import Operation, Transform
 class ColorJitter(Transform):
     """Change brightness, contrast, saturation and hue by random amounts, in a random order.
 
-    Each argument is a range `(from, to)`, or a number that stands for one: `brightness=0.4` is the factors
-    `(0.6, 1.4)`, never below 0; `hue=0.1` is the turns of the colour circle `(-0.1, 0.1)`, at most half a turn each
-    way. 0 leaves that step out. Saturation and hue leave an image of one channel as it is.
+    Each argument is a range `(min, max)` or a number. `brightness=0.4` means factors in `(0.6, 1.4)`, never below 0.
+    `hue=0.1` means a shift in `(-0.1, 0.1)` of the color circle; the limit is 0.5. 0 skips that step. Saturation and
+    hue do not change images with one channel.
     """
 
     brightness: float | Sequence[float] = 0
@@ -56,12 +56,12 @@ def _turns(name: str, value: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Grayscale(Transform):
-    """Turn an image of three channels grey, with probability `p`.
+    """Convert an image with three channels to grayscale, with probability `p`.
 
     Args:
-        channels: How many come out, 1 or 3 equal ones; by default 1, or 3 with `p` below 1, because else the shape of a
-            sample would be a matter of chance.
-        p: The probability.
+        channels: Channels of the output: 1, or 3 equal ones. The default is 1, or 3 if `p` is below 1, so that all
+            samples have the same shape.
+        p: Probability of converting an image.
 
     """
 
@@ -74,7 +74,7 @@ class Grayscale(Transform):
         p = arguments.probability("Grayscale: p", self.p)
         channels = (1 if p == 1 else 3) if self.channels is None else self.channels
         if channels not in {1, 3}:
-            raise ValueError(f"Grayscale: channels is {channels!r}; 1 or 3 can come out")
+            raise ValueError(f"Grayscale: channels must be 1 or 3; got {channels!r}")
         if p < 1 and channels == 1:
             raise ValueError(f"Grayscale: with p={p} some images would have 1 channel and some 3; use channels=3")
         self._set(channels=int(channels), p=p)
@@ -85,10 +85,10 @@ class Grayscale(Transform):
 
 @dataclass(frozen=True)
 class Normalize(Transform):
-    """Subtract `mean` and divide by `std`, on the 0–1 scale, and make floats of it.
+    """Subtract `mean` and divide by `std`, both on the 0–1 scale. The result is a float.
 
-    Both are one number for all channels or one for each. On the 0–1 scale a uint8 level is divided by 255 and a uint16
-    level by 65535, so the same figures serve any depth. It is the last declarative transform of a list.
+    Give one number for all channels or one per channel. The 0–1 scale divides uint8 values by 255 and uint16 values by
+    65535, so the same mean and std work for both. `Normalize` must be the last declarative transform.
     """
 
     mean: float | Sequence[float]
@@ -99,24 +99,24 @@ class Normalize(Transform):
     def __post_init__(self) -> None:
         mean, std = _channels("Normalize: mean", self.mean), _channels("Normalize: std", self.std)
         if len(mean) != len(std) and 1 not in {len(mean), len(std)}:
-            raise ValueError(f"Normalize: mean has {len(mean)} channels and std {len(std)}; they must be as many")
+            raise ValueError(f"Normalize: mean and std must have the same length; got {len(mean)} and {len(std)}")
         beyond = next((value for value in mean if abs(value) > 1), None)
         if beyond is not None:
-            raise ValueError(f"Normalize: a mean is {beyond}; it is on the scale of 0 to 1: divide by 255 or 65535")
+            raise ValueError(f"Normalize: mean must be on the 0-1 scale; got {beyond}; divide it by 255 or 65535")
         if min(std) <= 0:
-            raise ValueError(f"Normalize: a std is {min(std)}; it must be above 0")
+            raise ValueError(f"Normalize: std must be > 0; got {min(std)}")
         n_channels = max(len(mean), len(std))
         self._set(mean=_spread(mean, n_channels), std=_spread(std, n_channels))
 
     def operations(self) -> tuple[Operation, ...]:
-        return ()  # part of the last step, not an operation of its own
+        return ()  # the core applies it while it writes the output, not as an operation
 
 
 def _channels(name: str, value: Any) -> tuple[float, ...]:
-    plain = value.tolist() if hasattr(value, "tolist") else value  # NumPy's and torch's arrays
+    plain = value.tolist() if hasattr(value, "tolist") else value  # NumPy arrays and torch tensors
     values = tuple(plain) if arguments.is_sequence(plain) else (plain,)
     if not 1 <= len(values) <= 64:
-        raise ValueError(f"{name} has {len(values)} channels; an image has 1 to 64")
+        raise ValueError(f"{name} must have 1 to 64 values, one per channel; got {len(values)}")
     return tuple(arguments.number(name, item) for item in values)
 
 

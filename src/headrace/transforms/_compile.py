@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a list of transforms to what the loader runs: one compiled transform of images, one of masks, and callables."""
+"""Compile a list of transforms: one compiled transform for images, one for masks, and the Python callables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLORS = ("RGB", "keep")
 
 @dataclass(frozen=True)
 class Compiled:
-    """A list of transforms, checked and ready to run. Immutable; any number of threads may use it at once."""
+    """A list of transforms, checked and ready to run. Immutable and thread-safe."""
 
     transforms: tuple[Transform, ...]
     per_sample: tuple[Callable[[Any], Any], ...]
@@ -37,10 +37,10 @@ class Compiled:
     color: str
     approximate_jpeg: bool
     views: int
-    """How many views of each sample are made; 1 without `Views`."""
+    """Views per sample; 1 without `Views`."""
     image: _core.Transform = field(repr=False, compare=False)
     mask: _core.Transform = field(repr=False, compare=False)
-    """The same geometry without interpolation, colour and normalisation."""
+    """The same geometry without interpolation, color changes and normalization."""
 
     def boxes(
         self,
@@ -54,10 +54,10 @@ class Compiled:
         view: int = 0,
         min_area: float = 1.0,
     ) -> B:
-        """Transform the boxes of an image of this size as the image is.
+        """Apply the image's geometry to its boxes, for an image of this size.
 
-        They are clipped to what is left of the image. Those that have no area left, or less than `min_area` pixels
-        of what comes out, are dropped, and their labels with them.
+        Boxes are clipped to the visible part. Boxes with no area left, or less than `min_area` output pixels, are
+        dropped together with their labels.
         """
         passes = self.image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
         return map_boxes(boxes, passes, min_area)
@@ -65,8 +65,8 @@ class Compiled:
     def to_json(self, *, callables: bool = False) -> list[dict[str, Any]]:
         """Return the transforms as JSON.
 
-        Python callables are code, which JSON cannot carry: they are a ValueError, or with `callables=True` entries that
-        name them for the reader and that `from_json` refuses.
+        Python callables raise ValueError, because JSON cannot hold code. With `callables=True` they become entries that
+        name them for a reader and that `from_json` refuses.
         """
         code = [PerSample(fn) for fn in self.per_sample] + [PerBatch(fn) for fn in self.per_batch]
         named = [{"op": item.op, "callable": callable_name(item.fn)} if callables else item.to_json() for item in code]
@@ -85,16 +85,15 @@ def compile(  # noqa: A001
     color: str = "RGB",
     approximate_jpeg: bool = False,
 ) -> Compiled:
-    """Check a list of transforms and make it ready to run.
+    """Check a list of transforms and compile it.
 
     Args:
-        transform: Declarative transforms, `Normalize` last among them, then Python callables; None for none.
-        dtype: What comes out: "uint8", "uint16", "float16" or "float32" (on the 0–1 scale without `Normalize`). None
-            leaves images as they are, or makes float32 of them where there is a `Normalize`.
+        transform: Declarative transforms with `Normalize` last, then Python callables. None means no transform.
+        dtype: Output dtype: "uint8", "uint16", "float16" or "float32" (on the 0–1 scale without `Normalize`). None
+            keeps the dtype of the images, or means float32 with `Normalize`.
         layout: "CHW" or "HWC".
         color: "RGB" makes three channels of every image, "keep" leaves them as they are stored.
-        approximate_jpeg: Let a JPEG that is made much smaller be decoded at a fraction of its size, which is faster and
-            not the same picture.
+        approximate_jpeg: Let the decoder scale down a JPEG that will be made much smaller. Faster; pixels differ.
 
     """
     declared, per_sample, per_batch = _split(_listed(transform))
@@ -104,9 +103,9 @@ def compile(  # noqa: A001
     named = _dtype(dtype, normalize)
     for name, value, choices in (("layout", layout, LAYOUTS), ("color", color, COLORS)):
         if value not in choices:
-            raise ValueError(f"{name} is {value!r}; possible are {' and '.join(map(repr, choices))}")
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
 
-    from headrace import _core  # noqa: PLC0415  # so that transforms can be written down where nothing is run
+    from headrace import _core  # noqa: PLC0415  # transforms can be described without loading the extension
 
     mean, std = (list(normalize.mean), list(normalize.std)) if normalize else (None, None)  # type: ignore[arg-type]
     image = _core.Transform(
@@ -137,7 +136,7 @@ def _operations(transforms: Iterable[Transform]) -> list[Operation]:
 
 
 def _without_interpolation(item: Transform) -> Transform:
-    """The same operation with the same draws for a mask, whose levels are names that must not be mixed."""
+    """Return the same operation with the same draws for a mask, whose values are class ids and must not be mixed."""
     return replace(item, interpolation="nearest") if isinstance(item, (Resize, RandomResizedCrop)) else item
 
 
@@ -154,7 +153,7 @@ def _listed(transform: Sequence[Item] | Item | None) -> tuple[Item, ...]:
 
 
 def _split(items: tuple[Item, ...]) -> tuple[tuple[Transform, ...], tuple[Any, ...], tuple[Any, ...]]:
-    """Sort the items by where they run and raise for those that stand in the wrong place."""
+    """Split the items into declarative, per-sample and per-batch ones. Raise if they are out of order."""
     declared: list[Transform] = []
     per_sample: list[Callable[[Any], Any]] = []
     per_batch: list[Callable[[Any], Any]] = []
@@ -162,8 +161,8 @@ def _split(items: tuple[Item, ...]) -> tuple[tuple[Transform, ...], tuple[Any, .
         if isinstance(item, Transform):
             if per_sample or per_batch:
                 raise ValueError(
-                    f"{type(item).__name__} (position {position}) comes after a Python callable; declarative "
-                    f"transforms go first: they run in C++, before Python sees the sample"
+                    f"declarative transforms must come before Python callables; found {type(item).__name__} "
+                    f"at position {position} after one"
                 )
             declared.append(item)
         elif isinstance(item, PerBatch):
@@ -172,7 +171,9 @@ def _split(items: tuple[Item, ...]) -> tuple[tuple[Transform, ...], tuple[Any, .
             fn = item.fn if isinstance(item, PerSample) else item
             check_callable(f"transform {position}", fn)
             if per_batch:
-                raise ValueError(f"{callable_name(fn)} (position {position}) is per sample and comes after a PerBatch")
+                raise ValueError(
+                    f"per-sample callables must come before PerBatch; found {callable_name(fn)} at {position}"
+                )
             per_sample.append(fn)
     check_order(tuple(declared))
     return tuple(declared), tuple(per_sample), tuple(per_batch)
@@ -186,7 +187,7 @@ def _dtype(dtype: Any, normalize: Normalize | None) -> str | None:
     except TypeError:
         name = str(dtype)
     if name not in DTYPES:
-        raise ValueError(f"dtype is {dtype!r}; possible are {', '.join(map(repr, DTYPES))}, or None")
+        raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))} or None; got {dtype!r}")
     if normalize and not name.startswith("float"):
-        raise ValueError(f"dtype is {name!r}, but what Normalize makes is no integer; use 'float32' or 'float16'")
+        raise ValueError(f"dtype must be 'float32' or 'float16' with Normalize; got {name!r}")
     return name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a list of transforms holds beside plain ones: several views of a sample, and Python callables."""
+"""`Views`, `PerSample` and `PerBatch`: several views of a sample, and Python callables in a list of transforms."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_VIEWS = 65536
 
 @dataclass(frozen=True)
 class Views(Transform):
-    """Make `n` augmented views of each sample, each with draws of its own: a batch is `[B, n, C, H, W]`.
+    """Make `n` augmented views of each sample, with independent random draws: a batch is `[B, n, C, H, W]`.
 
-    `Views` stands alone in its list, with all declarative transforms inside; Python callables may follow it.
+    `Views` must be the only declarative transform in its list and holds all others. Python callables may follow it.
 
         transform=[Views(2, [RandomResizedCrop(224), HorizontalFlip(), ColorJitter(0.4, 0.4), Normalize(mean, std)])]
     """
@@ -31,17 +31,17 @@ class Views(Transform):
     def __post_init__(self) -> None:
         n = arguments.integer("Views: n", self.n, 1, MAX_VIEWS)
         if n == 1:
-            raise ValueError("Views: n is 1; for one view give its transforms as the list itself")
+            raise ValueError("Views: n must be at least 2; got 1; for one view pass its transforms directly")
         if isinstance(self.transforms, Transform) or callable(self.transforms):
-            raise TypeError("Views: the second argument is a list of transforms: Views(2, [RandomResizedCrop(224)])")
+            raise TypeError("Views: transforms must be a list, as in Views(2, [RandomResizedCrop(224)])")
         transforms = tuple(self.transforms)
         for item in transforms:
             if isinstance(item, Views):
-                raise ValueError("Views: views of views are not possible; multiply the numbers")
+                raise ValueError("Views: Views cannot be nested; multiply their n instead")
             if not isinstance(item, Transform):
                 raise TypeError(
-                    f"Views: {item!r} is no declarative transform; Python callables follow the views: "
-                    f"[Views({n}, […]), PerSample(fn)]"
+                    f"Views: transforms must be declarative; got {item!r}; put Python callables after the views: "
+                    f"[Views({n}, [...]), PerSample(fn)]"
                 )
         check_order(transforms)
         self._set(n=n, transforms=transforms)
@@ -54,8 +54,8 @@ class Views(Transform):
 class PerSample:
     """Call `fn` for each sample, after the declarative transforms.
 
-    Transforms of torchvision, kornia or albumentations will do. They run in Python and hold the GIL while they do, and
-    their randomness is their own affair. A bare callable in a list of transforms is taken for this.
+    Works with transforms of torchvision, kornia or albumentations. They run in Python and hold the GIL, and Headrace
+    does not control their random numbers. A bare callable in a list of transforms means `PerSample(callable)`.
     """
 
     fn: Callable[[Any], Any]
@@ -66,13 +66,13 @@ class PerSample:
         check_callable("PerSample", self.fn)
 
     def to_json(self) -> dict[str, Any]:
-        """Refuse: code is no JSON."""
+        """Raise ValueError: JSON cannot hold code."""
         raise ValueError(no_json(self))
 
 
 @dataclass(frozen=True)
 class PerBatch:
-    """Call `fn` for each batch, after all else: for what mixes samples, or is faster on many at once."""
+    """Call `fn` for each batch, after everything else. Use it to mix samples or to process many at once."""
 
     fn: Callable[[Any], Any]
 
@@ -82,28 +82,28 @@ class PerBatch:
         check_callable("PerBatch", self.fn)
 
     def to_json(self) -> dict[str, Any]:
-        """Refuse: code is no JSON."""
+        """Raise ValueError: JSON cannot hold code."""
         raise ValueError(no_json(self))
 
 
 def check_callable(owner: str, fn: Any) -> None:
     if isinstance(fn, (Transform, PerSample, PerBatch)):
-        raise TypeError(f"{owner}: {type(fn).__name__} is a transform of its own; put it into the list as it is")
+        raise TypeError(f"{owner}: {type(fn).__name__} is already a transform; put it into the list directly")
     if isinstance(fn, type):
-        raise TypeError(f"{owner}: {fn.__name__} is a class; write {fn.__name__}(…)")
+        raise TypeError(f"{owner}: {fn.__name__} is a class; pass an instance, {fn.__name__}(...)")
     if not callable(fn):
-        raise TypeError(f"{owner}: {fn!r} cannot be called")
+        raise TypeError(f"{owner}: must be callable; got {fn!r}")
 
 
 def check_order(transforms: tuple[Transform, ...]) -> None:
-    """Raise ValueError unless `Normalize`, if there is one, comes last and `Views` stands alone."""
+    """Raise ValueError unless `Normalize` is last and `Views` is the only transform in its list."""
     for position, item in enumerate(transforms):
         if isinstance(item, Views) and len(transforms) > 1:
             other = transforms[1 - position if position < 2 else 0]
-            raise ValueError(f"Views stands alone in its list: move {type(other).__name__} into it")
+            raise ValueError(f"Views must be the only declarative transform: move {type(other).__name__} into it")
         if isinstance(item, Normalize) and position != len(transforms) - 1:
             after = type(transforms[position + 1]).__name__
-            raise ValueError(f"{after} comes after Normalize, which must be the last of the declarative transforms")
+            raise ValueError(f"Normalize must be the last declarative transform; found {after} after it")
 
 
 def callable_name(fn: Callable[[Any], Any]) -> str:
@@ -113,6 +113,6 @@ def callable_name(fn: Callable[[Any], Any]) -> str:
 
 def no_json(item: PerSample | PerBatch) -> str:
     return (
-        f"{type(item).__name__}({callable_name(item.fn)}) is code, which JSON cannot carry; "
-        f"use declarative transforms, or call it on the batches that the loader gives"
+        f"{type(item).__name__}({callable_name(item.fn)}) is code, which JSON cannot hold; "
+        f"use declarative transforms, or call it on the batches that the loader returns"
     )

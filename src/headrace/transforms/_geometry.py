@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of where pixels lie: sizes, crops, flips and pads. Masks and boxes follow the image through them."""
+"""Geometric transforms: resize, crop, flip, pad. Masks and boxes are transformed together with their image."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headrace.transforms._transform import Operation, Transform
 
 @dataclass(frozen=True)
 class Resize(Transform):
-    """Resize to `(height, width)`, or so that the shorter side becomes `size` and the proportions stay.
+    """Resize to `(height, width)`, or so that the shorter side becomes `size` and the aspect ratio stays.
 
     Args:
-        size: A number for the shorter side, or `(height, width)` exactly.
-        interpolation: "bilinear", "bicubic", "area" or "nearest". Masks are resized by "nearest" whatever it says.
-        antialias: Widen the filter where the image shrinks, as Pillow always does. Without it fine patterns alias.
+        size: Length of the shorter side, or exactly `(height, width)`.
+        interpolation: "bilinear", "bicubic", "area" or "nearest". Masks always use "nearest".
+        antialias: Widen the filter when the image shrinks, as Pillow always does. Without it fine patterns alias.
 
     """
 
@@ -46,7 +46,7 @@ class Resize(Transform):
 
 @dataclass(frozen=True)
 class CenterCrop(Transform):
-    """Cut `size`, a number or `(height, width)`, out of the middle; an image that is smaller is padded with zeros."""
+    """Crop the center to `size`, a number or `(height, width)`. Smaller images are padded with zeros."""
 
     size: int | Sequence[int]
 
@@ -61,15 +61,15 @@ class CenterCrop(Transform):
 
 @dataclass(frozen=True)
 class RandomCrop(Transform):
-    """Cut `size` out of the image at a random place.
+    """Crop to `size` at a random position.
 
     Args:
-        size: A number or `(height, width)`. An image that is smaller is an error, unless it may be padded.
-        padding: Pad first: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
-        pad_if_needed: Pad an image that is too small by what is missing, on both sides, so that it may lie anywhere in
+        size: A number or `(height, width)`. A smaller image is an error unless padding is allowed.
+        padding: Pad before cropping: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
+        pad_if_needed: Pad an image that is too small by the missing amount on both sides, so that it can be anywhere in
             the crop.
-        fill: The level of the padding, in levels of the image's own depth.
-        padding_mode: "constant" (the fill), "edge" (the outermost pixels) or "reflect" (mirrored at them).
+        fill: Pixel value of the padding, on the scale of the image's own dtype.
+        padding_mode: "constant" (the fill value), "edge" (repeat the border pixels) or "reflect" (mirror at them).
 
     """
 
@@ -100,16 +100,16 @@ class RandomCrop(Transform):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
-    """Cut a part of random area and proportions out of the image and resize it to `size`.
+    """Crop a random area with a random aspect ratio and resize it to `size`.
 
-    The crop is taken first: pixels outside of it never count, and in formats that can do so they are not even decoded.
+    The crop comes first. Pixels outside it do not influence the result, and formats with tiles do not decode them.
 
     Args:
-        size: What comes out: a number or `(height, width)`.
-        scale: The least and greatest share of the image's area that the part has.
-        ratio: Its least and greatest width / height. If ten draws do not fit into the image, the middle is taken.
-        interpolation: As for `Resize`.
-        antialias: As for `Resize`.
+        size: Output size: a number or `(height, width)`.
+        scale: Minimum and maximum area of the crop, as a share of the image.
+        ratio: Minimum and maximum width / height. If ten draws do not fit into the image, the center is used.
+        interpolation: As in `Resize`.
+        antialias: As in `Resize`.
 
     """
 
@@ -138,7 +138,7 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class HorizontalFlip(Transform):
-    """Swap left and right with probability `p`."""
+    """Flip left and right with probability `p`."""
 
     p: float = 0.5
 
@@ -153,7 +153,7 @@ class HorizontalFlip(Transform):
 
 @dataclass(frozen=True)
 class VerticalFlip(Transform):
-    """Swap top and bottom with probability `p`."""
+    """Flip top and bottom with probability `p`."""
 
     p: float = 0.5
 
@@ -168,12 +168,12 @@ class VerticalFlip(Transform):
 
 @dataclass(frozen=True)
 class Pad(Transform):
-    """Put a border around the image.
+    """Add a border around the image.
 
     Args:
-        padding: Its width: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
-        fill: The level of a constant border, in levels of the image's own depth. Masks get the same one.
-        padding_mode: "constant" (the fill), "edge" (the outermost pixels) or "reflect" (mirrored at them).
+        padding: Border width: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
+        fill: Pixel value of a constant border, on the scale of the image's own dtype. Masks get the same value.
+        padding_mode: "constant" (the fill value), "edge" (repeat the border pixels) or "reflect" (mirror at them).
 
     """
 

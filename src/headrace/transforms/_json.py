@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From JSON to transforms; nothing is trusted and nothing is ignored (spec/recipe.md §2)."""
+"""Read transforms from JSON. Every member is checked and unknown members are errors (spec/recipe.md §2)."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ _KINDS: dict[str, type[Transform]] = {
 
 
 def from_json(document: Mapping[str, Any]) -> Transform:
-    """Make a transform of what its `to_json` returned, or of the same written by hand.
+    """Make a transform from the JSON object that its `to_json` returned, or from one written by hand.
 
-    Members that have a default may be left out. Anything else that is not as it should be is a ValueError.
+    Members with a default may be omitted. Anything else that is wrong raises ValueError.
     """
     if not isinstance(document, Mapping):
-        raise ValueError(f'a transform is an object such as {{"op": "resize", "size": 256}}; found {document!r}')
+        raise ValueError(f'a transform must be an object such as {{"op": "resize", "size": 256}}; got {document!r}')
     op = document.get("op")
     if op in (PerSample.op, PerBatch.op):
-        raise ValueError(f"{document.get('callable', op)!r} is code, which JSON cannot carry; put the callable back")
+        raise ValueError(
+            f"{document.get('callable', op)!r} is code, which JSON cannot hold; pass the callable in Python"
+        )
     if not isinstance(op, str) or op not in _KINDS:
-        raise ValueError(f"there is no transform {op!r}; known are {', '.join(_KINDS)}")
+        raise ValueError(f"op must be one of {', '.join(_KINDS)}; got {op!r}")
     kind = _KINDS[op]
     arguments = {name: value for name, value in document.items() if name != "op"}
     known = {field.name: field.default is MISSING for field in fields(kind)}
     unknown = [name for name in arguments if name not in known]
     missing = [name for name, required in known.items() if required and name not in arguments]
     if unknown or missing:
-        found = f"has no {unknown[0]!r}" if unknown else f"lacks {missing[0]!r}"
-        raise ValueError(f"the transform {op!r} {found}; its members are {', '.join(known)}")
+        problem = f"unknown member {unknown[0]!r}" if unknown else f"missing member {missing[0]!r}"
+        raise ValueError(f"transform {op!r}: {problem}; its members are {', '.join(known)}")
     if kind is Views:
         arguments["transforms"] = list_from_json(arguments["transforms"])
     try:
@@ -58,9 +60,9 @@ def from_json(document: Mapping[str, Any]) -> Transform:
 
 
 def list_from_json(document: Any) -> tuple[Transform, ...]:
-    """Make the transforms of a JSON list; an error names the position of the one that is wrong."""
+    """Make the transforms of a JSON list. Errors name the position in the list."""
     if not isinstance(document, (list, tuple)):
-        raise ValueError(f"transforms are a list; found {document!r}")
+        raise ValueError(f"transforms must be a list; got {document!r}")
     made = []
     for position, item in enumerate(document):
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe: how samples become batches, written down so that another process can make the same (spec/recipe.md)."""
+"""The recipe: how samples become batches, as JSON, so that another process can make the same (spec/recipe.md)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All that decides what is in the batches of a run, and nothing that only decides how fast they come."""
+    """Everything that determines the content of a run's batches, and nothing that only affects speed."""
 
     fields: tuple[str, ...]
     transforms: tuple[Transform, ...]
     seed: int
     batch_size: int
     fingerprint: str
-    """The dataset's."""
+    """Fingerprint of the dataset."""
     world_size: int = 1
     shuffle: bool = False
     drop_last: bool = False
@@ -39,7 +39,7 @@ class Recipe:
     min_area: float = 1.0
     approximate_jpeg: bool = False
     selection: str | None = None
-    """A digest of the indices or weights, where not all samples take part alike. Who lacks them cannot follow."""
+    """Digest of `indices` or `weights`, if given. A process without them cannot reproduce the batches."""
 
     def __post_init__(self) -> None:
         checks: dict[str, Any] = {
@@ -70,35 +70,36 @@ class Recipe:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | bytes) -> Recipe:
-        """Read a recipe from a JSON object or its text. Anything that is not as it should be is a ValueError."""
+        """Read a recipe from a JSON object or its text. Raise ValueError if anything is wrong."""
         if isinstance(document, (str, bytes)):
             try:
                 document = json.loads(document)
             except ValueError as error:
-                raise ValueError(f"the recipe is no JSON: {error}") from None
+                raise ValueError(f"the recipe is not valid JSON: {error}") from None
         if not isinstance(document, Mapping):
-            raise ValueError(f"a recipe is an object; found {document!r}")
+            raise ValueError(f"a recipe must be a JSON object; got {document!r}")
         if document.get("version") != RECIPE_VERSION:
             raise ValueError(
-                f"the recipe has version {document.get('version')!r} and this Headrace reads {RECIPE_VERSION}; "
-                f"use the same Headrace on both sides"
+                f"recipe version must be {RECIPE_VERSION}; got {document.get('version')!r}; "
+                f"use the same version of Headrace on both sides"
             )
         members = {name: value for name, value in document.items() if name != "version"}
         known = {field.name: field.default is MISSING for field in fields(cls)}
         unknown = [name for name in members if name not in known]
         missing = [name for name, required in known.items() if required and name not in members]
         if unknown or missing:
-            raise ValueError(f"the recipe {'has no ' + repr(unknown[0]) if unknown else 'lacks ' + repr(missing[0])}")
+            problem = f"unknown member {unknown[0]!r}" if unknown else f"missing member {missing[0]!r}"
+            raise ValueError(f"recipe: {problem}; its members are {', '.join(known)}")
         try:
             return cls(**{**members, "transforms": list_from_json(members["transforms"])})
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the recipe is not as expected: {error}") from None
+            raise ValueError(f"recipe: {error}") from None
 
 
 def _names(value: Any) -> tuple[str, ...]:
     names = tuple(value) if arguments.is_sequence(value) else ()
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ValueError(f"fields is {value!r}; a list of distinct names is expected")
+        raise ValueError(f"fields must be a list of distinct names; got {value!r}")
     return names
 
 
@@ -106,12 +107,12 @@ def _declarative(value: Any) -> tuple[Transform, ...]:
     transforms = tuple(value)
     for item in transforms:
         if not isinstance(item, Transform):
-            raise TypeError(f"{item!r} is no declarative transform; a recipe holds no code")
+            raise TypeError(f"transforms of a recipe must be declarative, because a recipe holds no code; got {item!r}")
     check_order(transforms)
     return transforms
 
 
 def _digest(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ValueError(f"{name} is {value!r}; 32 lower-case hexadecimal digits are expected")
+        raise ValueError(f"{name} must be 32 lower-case hexadecimal digits; got {value!r}")
     return value
