@@ -94,13 +94,6 @@ CONTENDERS = (
     Contender("headrace-raw", "Headrace, raw", "headrace", {"photos": "raw", "small": "raw"}),
     Contender("headrace-keep", "Headrace, files as they are", "headrace", {"photos": "keep", "jpegs": "keep"}),
     Contender(
-        "headrace-isolated",
-        "Headrace, isolate=True",
-        "headrace",
-        {"photos": "hri-fast", "jpegs": "keep", "small": "raw"},
-        "isolate",
-    ),
-    Contender(
         "headrace-dataloader",
         "DataLoader over headrace.open",
         "headrace",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headrace over a dataset of its own: threads of this process, antialiased bilinear.
 
-The variants: `isolate` runs the threads in a subprocess, `dataloader` puts the dataset into PyTorch's DataLoader.
+The variant `dataloader` puts the dataset into PyTorch's DataLoader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ def load(job: protocol.Job) -> Iterator[protocol.Batches]:
         seed=job.seed,
         transform=transform,
         num_workers=job.workers,
-        isolate=job.variant == "isolate",
     )
     with loader:
         for _ in range(job.epochs):

@@ -242,7 +242,6 @@ CHOICES = {
     "antialias": ({"transform": [Resize(9, antialias=False)]}, "antialias"),
     "twice": ({"transform": [Resize(40), RandomResizedCrop(8)]}, "more often"),
     "views": ({"transform": [Views(2, [ColorJitter(0.1)])]}, "no ColorJitter"),
-    "isolate": ({"isolate": True}, "isolate"),
     "output": ({"output": "numpy", "device": None}, "no device is given"),
     "fields": ({"fields": ["label"]}, "no image or mask in the format hri"),
 }

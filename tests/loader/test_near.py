@@ -259,13 +259,6 @@ def test_a_selection_goes_along(core_path, exchange):
     assert sorted(numbers_of(got, plain_batches(core_path, **options))) == list(range(10))
 
 
-def test_an_isolated_loader_has_a_near_prong_too(core_path, exchange):
-    with Loader(core_path, **OPTIONS, isolate=True, near=exchange, strategy=paced()) as loader:
-        got = epoch_of(loader)
-        assert loader.stats()["prongs"]["near_batches"] > 0
-    assert numbers_of(got, plain_batches(core_path)) == walk(BATCHES, Pattern(2, 1, 3))
-
-
 @pytest.mark.parametrize(("on_error", "samples"), [("skip", 39), ("replace", 40)])
 def test_a_sample_that_fails_is_the_hosts_affair(tmp_path, on_error, samples):
     """The near worker declines a batch with a damaged sample; the host does with it what it was told."""

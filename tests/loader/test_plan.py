@@ -97,10 +97,6 @@ def test_slow_storage_makes_the_loader_read_what_is_small(double: Path) -> None:
     assert sum(images.values()) == 3 * COUNT
 
 
-def test_renditions_work_in_a_process_of_their_own(double: Path, single: list[Any]) -> None:
-    assert_equal(load(double, 2, isolate=True)[0], single)
-
-
 def test_a_state_goes_on_with_another_choice(double: Path, single: list[Any]) -> None:
     options: dict[str, Any] = {
         "batch_size": 8,
@@ -212,10 +208,6 @@ def test_a_loader_passes_on_what_its_plan_predicted(double: Path, tmp_path: Path
         stats = load(double, plan=given, fields=["image"])[1]
         assert stats["plan"] == {"fields": plan["fields"], "predicted": {"rate": 1234.5}}
     assert "plan" not in load(double, fields=["image"])[1]
-
-
-def test_a_plan_works_in_a_process_of_its_own(double: Path) -> None:
-    assert load(double, plan=make_plan("hri:dense", "raw"), isolate=True)[1]["plan"]["predicted"] == {"rate": 1234.5}
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ def _loader(path: Path, **options: Any) -> headrace.Loader:
     return headrace.Loader(path, **{"batch_size": 8, "output": "numpy", "num_workers": 2, **options})
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_reads_are_no_faster_than_the_rate(path: Path, isolate: bool) -> None:
+def test_reads_are_no_faster_than_the_rate(path: Path) -> None:
     rate = 400_000
-    with _loader(path, storage_rate=rate, isolate=isolate) as loader:
+    with _loader(path, storage_rate=rate) as loader:
         begun = time.perf_counter()
         assert len(labels(loader)) == 5
         seconds = time.perf_counter() - begun
@@ -37,18 +36,16 @@ def test_the_rate_changes_nothing_but_time(path: Path) -> None:
     assert read[0] == read[1]
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_a_loader_that_waits_for_storage_can_be_closed(path: Path, isolate: bool) -> None:
-    loader = _loader(path, storage_rate=1, isolate=isolate)
+def test_a_loader_that_waits_for_storage_can_be_closed(path: Path) -> None:
+    loader = _loader(path, storage_rate=1)
     batches = iter(loader)
     loader._parts.workshop.source.submit(loader.dataset.gather.rows([0]), 0)
     loader.close()
     del batches
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_the_rate_can_be_lifted_while_all_wait_for_it(path: Path, isolate: bool) -> None:
-    with _loader(path, storage_rate=1, isolate=isolate) as loader:
+def test_the_rate_can_be_lifted_while_all_wait_for_it(path: Path) -> None:
+    with _loader(path, storage_rate=1) as loader:
         batches = iter(loader)
         loader._set_storage_rate(None)
         assert sum(len(batch["label"]) for batch in batches) == COUNT
@@ -60,9 +57,8 @@ def test_a_rate_is_positive(path: Path, rate: float) -> None:
         _loader(path, storage_rate=rate)
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_every_format_is_accounted_for(path: Path, isolate: bool) -> None:
-    with _loader(path, fields=["image", "label"], isolate=isolate) as loader:
+def test_every_format_is_accounted_for(path: Path) -> None:
+    with _loader(path, fields=["image", "label"]) as loader:
         list(loader)
         list(loader)
         stats = loader.stats()

@@ -188,8 +188,4 @@ def _make_source(dataset: Dataset, compiled: transforms.Compiled, seed: int, opt
     names = pixel_fields(dataset, options.fields)
     if not names:
         return NoPixels()
-    if options.isolate:
-        from headrace.loader._isolated import IsolatedSource  # noqa: PLC0415 - starts processes; rarely asked for
-
-        return IsolatedSource(dataset, names, compiled, seed=seed, options=options)
     return EngineSource(dataset, names, compiled, seed=seed, options=options)

@@ -77,8 +77,6 @@ def reason_against(options: Options, dataset: Dataset, compiled: Compiled, pixel
         return "no device is given: set device='cuda'"
     if options.output != "torch":
         return f"what a device decodes is PyTorch's, and output is {options.output!r}"
-    if options.isolate:
-        return "another process cannot hand a device's memory over: leave isolate out"
     if not any(form in OURS for name in pixels for form in dataset.formats.get(name, {})):
         return "the dataset has no image or mask in the format hri, which is all that a device decodes"
     formats = device_formats(options, pixels)

@@ -73,7 +73,6 @@ class Loader:
         collate_fn: Called with a list of samples in place of stacking them.
         on_error: What becomes of a sample that cannot be loaded: its error is raised; the batch is one sample shorter;
             or another sample, chosen from seed, epoch and sample, takes its place. `stats` tells of each.
-        isolate: Run the threads in a process of their own. Functions of the transform still run in this one.
         dtype: Of the images; None is their own, and float32 where they are normalised.
         layout: `"CHW"` or `"HWC"`.
         ragged: What becomes of images that differ in shape: a list of them; `"pad"` fills them up to the largest, at
@@ -119,7 +118,6 @@ class Loader:
         world_size: int | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         on_error: OnError = "raise",
-        isolate: bool = False,
         dtype: Any = None,
         layout: Layout = "CHW",
         ragged: Ragged = "list",
@@ -149,7 +147,6 @@ class Loader:
             output=output,
             collate_fn=collate_fn,
             on_error=on_error,
-            isolate=bool(isolate),
             dtype=dtype_name(dtype),
             layout=layout,
             ragged=ragged,

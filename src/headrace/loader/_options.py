@@ -45,7 +45,6 @@ class Options:
     output: OutputName
     collate_fn: Callable[[list[Any]], Any] | None
     on_error: OnError
-    isolate: bool
     dtype: str | None
     layout: Layout
     ragged: Ragged
