@@ -99,7 +99,7 @@ def source(cuda, tmp_path):
 
 
 def launched(batch):
-    assert batch._launched.wait(20)
+    assert batch._launched.acquire(timeout=20)
     return batch
 
 
@@ -146,7 +146,7 @@ def test_the_third_batch_waits_for_the_first_copy(source, cuda):
     """Two buffers: the third batch is laid out where the first was, and not before that has been copied."""
     batches = [source.submit(rows(at, at + 1), 0) for at in (0, 2, 4)]
     launched(batches[1])
-    assert not batches[2]._launched.wait(0.2)
+    assert not batches[2]._launched.acquire(timeout=0.2)
     cuda.events[0].done = True
     launched(batches[2])
     assert [what for what, _ in cuda.diary].count("event") == 6

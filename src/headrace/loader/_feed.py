@@ -8,14 +8,17 @@ trainer asks. Otherwise a thread does it, one batch ahead.
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from headrace.loader._device import Arriving
 from headrace.loader._pipeline import Pipeline
-from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check
+from headrace.loader._threads import start_thread
+from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check, end_when_dropped
 
 Result: TypeAlias = Arriving | BaseException
+T = TypeVar("T")
 
 
 class Feed(Protocol):
@@ -60,8 +63,9 @@ class ThreadFeed:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._slot = _Slot(pipeline.stop)
-        self._thread = threading.Thread(target=_work, args=(pipeline, self._slot), name="headrace-batch")
-        self._thread.start()
+        # An interrupt may come after the thread was started and before anyone else knows of it.
+        self._end = end_when_dropped(self, pipeline.abandon)
+        self._thread: threading.Thread | None = start_thread(_work, (pipeline, self._slot), "headrace-batch")
 
     @property
     def ready(self) -> int:
@@ -82,50 +86,57 @@ class ThreadFeed:
     def close(self) -> None:
         self._pipeline.abandon()
         self._slot.wake()
-        if self._thread is not threading.current_thread():  # a function that the thread calls may close the loader
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():  # a function of the user's may close us
+            thread.join()
+            self._thread = None
         self._slot.clear()
         self._pipeline.close()
+        self._end.detach()
 
 
 class _Slot:
-    """Room for one result between two threads; both stop waiting when there is nothing more to wait for."""
+    """Room for one result between two threads; both stop waiting when there is nothing more to wait for.
+
+    Made of queues that are written in C. The trainer's thread, which Ctrl-C interrupts anywhere, must not hold a lock
+    of Python code: `threading.Condition` may keep its lock if the interrupt comes while it is being entered.
+    """
 
     def __init__(self, stop: StopSign) -> None:
         self._stop = stop
-        self._changed = threading.Condition()
-        self._results: list[Result] = []
+        self._results: queue.SimpleQueue[Result] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._room.put(None)
 
     @property
     def full(self) -> bool:
-        return bool(self._results)
+        return not self._results.empty()
 
     def put(self, result: Result) -> None:
-        with self._changed:
-            while self.full:
-                self._wait()
-            self._results.append(result)
-            self._changed.notify_all()
+        _get(self._room, self._stop)
+        self._results.put(result)
 
     def take(self) -> Result:
-        with self._changed:
-            while not self.full:
-                self._wait()
-            self._changed.notify_all()
-            return self._results.pop()
-
-    def _wait(self) -> None:
-        check(self._stop)
-        self._changed.wait(SLICE_SECONDS)
+        result = _get(self._results, self._stop)
+        self._room.put(None)
+        return result
 
     def wake(self) -> None:
-        """Let those who wait look at the sign now, not in a while."""
-        with self._changed:
-            self._changed.notify_all()
+        """Let the thread that waits for room look at the sign now, not in a while."""
+        self._room.put(None)
 
     def clear(self) -> None:
         """Let go of what nobody has taken."""
-        self._results.clear()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._results.get_nowait()
+
+
+def _get(items: queue.SimpleQueue[T], stop: StopSign) -> T:
+    while True:
+        check(stop)
+        with contextlib.suppress(queue.Empty):
+            return items.get(timeout=SLICE_SECONDS)
 
 
 def _work(pipeline: Pipeline, slot: _Slot) -> None:

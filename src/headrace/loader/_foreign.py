@@ -8,6 +8,7 @@ loader alive; they end when the engine is closed, or when the interpreter is abo
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,8 @@ import numpy.typing as npt
 from headrace import _core
 from headrace.errors import CorruptImage, EngineClosed, HeadraceError
 from headrace.formats import Color, Format
+from headrace.loader._threads import start_thread
+from headrace.loader._wait import interpreter_ends
 from headrace.records._checksum import crc32c
 from headrace.records._rendition import UNCHECKED, decoder
 
@@ -45,11 +48,7 @@ class ForeignThreads:
     def __init__(self, engine: _core.Engine, count: int) -> None:
         self.engine = engine
         _all.add(self)
-        self._threads = [
-            threading.Thread(target=_serve, args=(engine,), name=f"headrace-decode-{number}") for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = [start_thread(_serve, (engine,), f"headrace-decode-{number}") for number in range(count)]
 
     def join(self) -> None:
         """Wait for all to end, after the engine was closed."""
@@ -60,13 +59,16 @@ class ForeignThreads:
 
 def _serve(engine: _core.Engine) -> None:
     scratch = _Scratch()
-    while threading.main_thread().is_alive():
+    while not interpreter_ends():
         try:
             foreign = engine.next_foreign(_SLICE_SECONDS)
         except EngineClosed:
             return
         if foreign is not None:
-            _decode(foreign, scratch)
+            with contextlib.suppress(
+                Exception
+            ):  # out of memory, say: an image that is dropped fails, the thread goes on
+                _decode(foreign, scratch)
             del foreign  # or its bytes, and the engine, would be kept until the next one comes
 
 
@@ -77,7 +79,8 @@ def _decode(foreign: _core.Foreign, scratch: _Scratch) -> None:
             raise CorruptImage("the bytes do not have their checksum")  # noqa: TRY301 - told like all that follows
         form = decoder(foreign.format)
         color: Color = "index" if foreign.mask else "RGB" if foreign.rgb else "keep"
-        foreign.finish(form.decode(data, color=color, out=scratch.fitting(form, data, color)))
+        out = scratch.fitting(form, data, color)
+        foreign.finish(form.decode(data, color=color, out=out, max_pixels=foreign.max_pixels))
     except HeadraceError as error:
         foreign.fail(type(error).__name__, str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is, the sample has failed and the trainer must hear of it

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import LoaderError
 from headrace.loader._feed import Feed
 from headrace.loader._stats import Meters
-from headrace.loader._wait import Stopped
+from headrace.loader._wait import Stopped, end_when_dropped
 
 
 class LoaderIterator(Iterator[Any]):
@@ -28,6 +28,7 @@ class LoaderIterator(Iterator[Any]):
         self._given = 0
         self._ended_by: str | None = None
         self._process = os.getpid()
+        self._end = end_when_dropped(self, feed.stop)
         self._last = time.perf_counter()  # when the iteration began, then when its last batch was given
 
     def __iter__(self) -> LoaderIterator:
@@ -82,8 +83,4 @@ class LoaderIterator(Iterator[Any]):
         if self._ended_by is None and self._process == os.getpid():
             self._ended_by = why
             self._feed.close()
-
-    def __del__(self) -> None:
-        # Waits for nothing: this may run in any thread, in the midst of anything (see `_wait`).
-        if "_process" in self.__dict__ and self._ended_by is None and self._process == os.getpid():
-            self._feed.stop()
+            self._end.detach()

@@ -7,8 +7,11 @@ or waited for a thread could wait for ever. What they may do is set a `StopSign`
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import Protocol
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
 
 # Short enough for Ctrl-C to feel immediate: a signal's handler runs only between two waits.
 SLICE_SECONDS = 0.1
@@ -33,6 +36,18 @@ class StopSign:
         return self._is_set
 
 
+def end_when_dropped(owner: object, end: Callable[[], None]) -> weakref.finalize[..., Any]:
+    """Call `end` when `owner` is dropped in this process, unless the answer's `detach` was called before.
+
+    Python drops what a signal's handler raises within a finalizer. So what ended as it should must run none: no
+    `__del__`, and this only where it was not detached.
+    """
+    process = os.getpid()
+    finalizer = weakref.finalize(owner, lambda: end() if os.getpid() == process else None)
+    finalizer.atexit = False
+    return finalizer
+
+
 class Waitable(Protocol):
     """What gets done by others."""
 
@@ -46,5 +61,14 @@ def wait_for(work: Waitable, stop: StopSign) -> None:
 
 
 def check(stop: StopSign) -> None:
-    if stop.is_set() or not threading.main_thread().is_alive():
+    if stop.is_set() or interpreter_ends():
         raise Stopped
+
+
+def interpreter_ends() -> bool:
+    """Whether the main thread has ended.
+
+    The main thread itself does not ask: before Python 3.13 an interrupt within `is_alive` made it count as ended.
+    """
+    main = threading.main_thread()
+    return threading.get_ident() != main.ident and not main.is_alive()
