@@ -282,14 +282,14 @@ Sheet<std::int64_t> plan_views(const Transform& transform, Lines<2> sizes, Ints 
   const std::size_t n = sizes.shape(0), columns = n * views;
   check_count(samples.shape(0), n);
   std::vector<std::int64_t> table(device::kViewRows * columns);
+  const device::ViewRequest request{transform.ops, transform.mask, transform.max_pixels};
   {
     const WithoutGil released;
     for (std::size_t i = 0; i < n; ++i) {
       const std::int64_t height = sizes.data()[2 * i], width = sizes.data()[2 * i + 1];
-      if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) continue;  // no method
+      if (height < 1 || width < 1 || height > 65535 || width > 65535) continue;  // no image has it: no method
       for (std::uint16_t view = 0; view < views; ++view)
-        device::plan_view(transform.ops, transform.mask, static_cast<std::uint32_t>(height),
-                          static_cast<std::uint32_t>(width),
+        device::plan_view(request, static_cast<std::uint32_t>(height), static_cast<std::uint32_t>(width),
                           {seed, epoch, static_cast<std::uint64_t>(samples.data()[i]), view}, {table.data(), columns},
                           i * views + view);
     }

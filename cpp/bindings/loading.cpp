@@ -69,15 +69,30 @@ void check_rate(double rate) {
   if (!(rate >= 0)) throw nb::value_error("storage_rate is in bytes a second; 0 is no limit");
 }
 
+// Path, size and last bytes of dataset.json.
+Identity make_identity(nb::handle given) {
+  Identity identity;
+  if (given.is_none()) return identity;
+  identity.path = nb::cast<std::string>(given[0]);
+  identity.size = nb::cast<std::uint64_t>(given[1]);
+  const auto ending = nb::cast<nb::bytes>(given[2]);
+  identity.ending.assign(ending.c_str(), ending.size());
+  return identity;
+}
+
 std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards, unsigned threads, bool direct,
-                                      double storage_rate) {
+                                      double storage_rate, nb::object identity, nb::object formats) {
   check_rate(storage_rate);
+  std::uint32_t codes = formats.is_none() ? ~0U : 0U;
+  if (!formats.is_none())
+    for (nb::handle code : formats) codes |= 1U << (nb::cast<std::uint8_t>(code) & 31U);
   std::vector<Shard> list;
   for (nb::handle item : shards) list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
   if (threads < 1 || threads > 4096) throw nb::value_error("threads is 1 to 4096");
   auto engine = std::make_unique<PyEngine>();
   try {
-    engine->engine = std::make_shared<Engine>(std::move(list), threads, direct, storage_rate);
+    engine->engine =
+        std::make_shared<Engine>(std::move(list), threads, direct, storage_rate, make_identity(identity), codes);
   } catch (const std::system_error&) {
     raise_error("LoaderError", "no thread can be started: the system's limit is reached");
   }
@@ -97,6 +112,23 @@ const T* column(const nb::dict& columns, const char* name, std::size_t n) {
   return static_cast<const T*>(data);
 }
 
+// A dtype code of the index (spec/dataset.md §2); a depth of 0 is one that there is not.
+struct StoredDType {
+  std::uint32_t depth = 0;
+  bool is_signed = false, has_color = false;
+};
+
+const StoredDType& stored_dtype(std::uint8_t code) {
+  static constexpr StoredDType kTypes[] = {{},
+                                           {8, false, false},
+                                           {16, false, false},
+                                           {16, true, false},
+                                           {8, false, true},
+                                           {16, false, true},
+                                           {8, false, true}};
+  return kTypes[code < std::size(kTypes) ? code : 0];
+}
+
 std::vector<Rendition> make_renditions(const nb::dict& columns, std::size_t n) {
   const auto* shard = column<std::uint32_t>(columns, "shard", n);
   const auto* offset = column<std::uint64_t>(columns, "offset", n);
@@ -109,9 +141,17 @@ std::vector<Rendition> make_renditions(const nb::dict& columns, std::size_t n) {
   const auto* checksum = column<std::uint32_t>(columns, "checksum", n);
   std::vector<Rendition> renditions(n);
   for (std::size_t i = 0; i < n; ++i) {
-    const PixelType type{channels[i], dtype[i] == 1 ? 8U : 16U, dtype[i] == 3};
-    renditions[i] = {
-        shard[i], offset[i], length[i], static_cast<Format>(format[i]), checksum[i], {height[i], width[i], type}};
+    const StoredDType& stored = stored_dtype(dtype[i]);
+    const auto code = static_cast<Format>(format[i]);
+    renditions[i] = {shard[i],
+                     offset[i],
+                     length[i],
+                     code,
+                     checksum[i],
+                     {height[i],
+                      width[i],
+                      {channels[i], stored.depth, stored.is_signed},
+                      may_have_color(channels[i]) && (stored.has_color || defines_color(code))}};
   }
   return renditions;
 }
@@ -121,6 +161,7 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
   request.transform = nb::cast<const Transform&>(field[0]);
   request.views = nb::cast<std::uint16_t>(field[1]);
   if (request.views == 0) throw nb::value_error("a sample has at least one view");
+  if (n > UINT32_MAX / request.views) throw nb::value_error("a batch has fewer than 2^32 views");
   const nb::object columns = field[2];
   if (nb::isinstance<nb::dict>(columns)) {
     request.renditions.push_back(make_renditions(nb::cast<nb::dict>(columns), n));
@@ -227,7 +268,7 @@ const char* error_name(const Failure& failure) {
 std::string plain_message(const Failure& failure) {
   if (!failure.message.empty()) return failure.message;
   const Status& s = failure.status;
-  if (s.code == Code::bad_argument || s.code == Code::no_memory) return s.what;
+  if (s.code == Code::bad_argument || s.code == Code::no_memory || s.code == Code::too_large) return s.what;
   std::string text = s.code == Code::unreadable ? "at offset " + std::to_string(s.offset) + " of the shard: "
                                                 : "byte " + std::to_string(s.offset) + ": ";
   if (s.tile >= 0) text = "tile " + std::to_string(s.tile) + " at " + text;
@@ -327,7 +368,8 @@ void register_loading(nb::module_& module) {
       .def_prop_ro("format", [](const PyForeign& self) { return static_cast<int>(self.get().rendition().format); })
       .def_prop_ro("checksum", [](const PyForeign& self) { return self.get().rendition().checksum; })
       .def_prop_ro("mask", [](const PyForeign& self) { return self.get().transform().mask; })
-      .def_prop_ro("rgb", [](const PyForeign& self) { return self.get().transform().rgb; })
+      .def_prop_ro("rgb", [](const PyForeign& self) { return self.get().transform().color != Color::keep; })
+      .def_prop_ro("max_pixels", [](const PyForeign& self) { return self.get().transform().max_pixels; })
       .def_prop_ro("position", [](const PyForeign& self) { return self.get().position(); })
       .def_prop_ro("field", [](const PyForeign& self) { return self.get().field(); })
       .def("finish", &finish, arg("image"))
@@ -348,7 +390,8 @@ void register_loading(nb::module_& module) {
       .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, str, str]]"));
   nb::class_<PyEngine>(module, "Engine")
       .def(nb::new_(&make_engine), arg("shards"), nb::kw_only(), arg("threads"), arg("direct") = false,
-           arg("storage_rate") = 0.0)
+           arg("storage_rate") = 0.0, arg("identity").none() = nb::none(), arg("formats").none() = nb::none())
+      .def_prop_ro("max_batch_bytes", [](const PyEngine& self) { return self.engine->limits().n_bytes; })
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
            nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, typing.Any]], "
                    "samples: object, *, seed: int, epoch: int) -> Batch"))

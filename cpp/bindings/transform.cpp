@@ -33,6 +33,11 @@ constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
     {"float16", DType::float16}, {"float32", DType::float32},
 };
+constexpr std::pair<std::string_view, Color> kColorChoices[] = {
+    {"auto", Color::automatic},
+    {"RGB", Color::rgb},
+    {"keep", Color::keep},
+};
 constexpr const char* kFilters[] = {"nearest", "area", "bilinear", "bicubic"};
 constexpr const char* kBorders[] = {"constant", "edge", "reflect"};
 constexpr const char* kColors[] = {"brightness", "contrast", "saturation", "hue", "grayscale"};
@@ -46,7 +51,8 @@ T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view nam
 
 std::unique_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> ops, nb::object dtype,
                                           std::string_view layout, nb::object mean, nb::object std,
-                                          std::string_view color, bool mask, bool approximate_jpeg) {
+                                          std::string_view color, bool mask, bool approximate_jpeg,
+                                          std::uint64_t max_pixels) {
   auto transform = std::make_unique<Transform>();
   for (nb::handle item : ops) {
     const auto name = nb::cast<std::string>(item[0]);
@@ -72,8 +78,9 @@ std::unique_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> op
     if (transform->dtype && *transform->dtype != DType::float16 && *transform->dtype != DType::float32)
       throw nb::value_error("normalised images are float16 or float32");
   }
-  if (color != "RGB" && color != "keep") throw nb::value_error("color is 'RGB' or 'keep'");
-  transform->rgb = color == "RGB" && !mask;
+  const Color chosen = look_up(kColorChoices, color, "the color");
+  transform->color = mask ? Color::keep : chosen;
+  transform->max_pixels = max_pixels;
   transform->mask = mask;
   transform->approximate_jpeg = approximate_jpeg && !mask;
   return transform;
@@ -160,8 +167,8 @@ class Lease {
   std::unique_ptr<Thread> thread_;
 };
 
-nb::object run(const Transform& transform, nb::handle data, int format, std::uint64_t seed, std::uint32_t epoch,
-               std::uint64_t sample, std::uint16_t view) {
+nb::object run(const Transform& transform, nb::handle data, std::uint8_t format, std::uint64_t seed,
+               std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, bool has_color) {
   const Buffer file = borrow_bytes(data);
   MemoryBytes bytes(file.bytes());
   const DrawKey key{seed, epoch, sample, view};
@@ -171,8 +178,8 @@ nb::object run(const Transform& transform, nb::handle data, int format, std::uin
   Status status;
   {
     const WithoutGil released;
-    status =
-        thread->decoder.open(static_cast<Format>(format), bytes, {transform.rgb, transform.approximate_jpeg}, shape);
+    const Decoder::Wish wish{transform.color, has_color, transform.max_pixels, transform.approximate_jpeg};
+    status = thread->decoder.open(static_cast<Format>(format), bytes, wish, shape);
     if (status) status = output_shape(transform, shape, key, output);
   }
   if (!status) raise_status(status);
@@ -249,7 +256,8 @@ void register_transform(nb::module_& module) {
   using nb::arg;
   nb::class_<Transform>(module, "Transform")
       .def(nb::new_(&make_transform), arg("ops"), nb::kw_only(), arg("dtype").none(), arg("layout"), arg("mean").none(),
-           arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false)
+           arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false,
+           arg("max_pixels") = kMaxPixels)
       .def("shape", &shape, arg("height"), arg("width"), arg("channels"), arg("dtype"), nb::kw_only(), arg("seed"),
            arg("epoch"), arg("sample"), arg("view") = 0,
            nb::sig("def shape(self, height: int, width: int, channels: int, dtype: str, *, seed: int, epoch: int, "
@@ -260,7 +268,7 @@ void register_transform(nb::module_& module) {
                    "-> list[dict[str, typing.Any]]"))
       .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0)
       .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
-           arg("view") = 0);
+           arg("view") = 0, arg("has_color") = false);
   module.def("core_formats", &core_formats, nb::sig("def core_formats() -> frozenset[int]"));
   module.def("jpeg_library", [] { return has_jpeg() ? jpeg_library() : ""; });
 }

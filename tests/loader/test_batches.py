@@ -321,7 +321,10 @@ def test_boxes_too_small_are_left_out(path):
         ({"sampler": [1]}, TypeError, "indices or weights"),
         ({"generator": 1}, TypeError, "seed"),
         ({"in_order": False}, TypeError, "order"),
-        ({"batchsize": 3}, TypeError, "batchsize"),
+        ({"batchsize": 3}, TypeError, "did you mean 'batch_size'"),
+        ({"numworkers": 3}, TypeError, "did you mean 'num_workers'"),
+        ({"persistent_worker": True}, TypeError, "did you mean 'persistent_workers'"),
+        ({"xyzzy": 3}, TypeError, "no argument 'xyzzy'$"),
     ],
 )
 def test_wrong_options_are_told(path, options, error, message):

@@ -92,7 +92,7 @@ def test_grey_has_the_channels_that_were_asked_for(channels, expected):
     """One by default, or three equal ones, also of an image that is grey already."""
     for stored in (1, 3, 4):
         image = noise(np.random.default_rng(1), 5, 7, stored, "uint8")
-        found = compile([Grayscale(channels)], layout="HWC").image.apply(image, **KEY)
+        found = compile([Grayscale(channels)], layout="HWC", color="RGB").image.apply(image, **KEY)
 
         assert found.shape == (5, 7, expected)
         assert (found == found[..., :1]).all()

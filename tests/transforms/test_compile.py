@@ -52,7 +52,7 @@ def test_a_list_in_the_wrong_order_raises_an_error_with_the_right_order(transfor
         ({"dtype": "nonsense"}, "got 'nonsense'"),
         ({"dtype": "uint8"}, "must be 'float32' or 'float16'"),
         ({"layout": "NHWC"}, "'CHW', 'HWC'"),
-        ({"color": "BGR"}, "'RGB', 'keep'"),
+        ({"color": "BGR"}, "'auto', 'RGB', 'keep'"),
     ],
 )
 def test_wrong_options_raise_an_error_with_the_choices(options, message):

@@ -95,6 +95,14 @@ struct Program {
 // Check kinds and ranges of parameters, once, when a transform is made.
 Status check_ops(std::span<const Op> ops) noexcept;
 
+// Answered where an image, or what its operations make of it, has more pixels than the caller allows.
+inline constexpr Status kTooManyPixels{Code::too_large,
+                                       "it has more pixels than max_pixels: raise max_pixels if you trust the dataset"};
+
+// Check that no pass reads or writes more pixels than this. Without it a thin image that is resized by its shorter side
+// could become any size.
+Status check_pixels(const Program& program, std::uint64_t max_pixels) noexcept;
+
 // Draw what is random and work the operations out for an image of this size. Fails with bad_argument where an
 // operation cannot be done, as with a crop larger than the image. `ops` has passed check_ops.
 Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t width, const DrawKey& key,

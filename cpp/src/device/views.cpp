@@ -25,12 +25,13 @@ Range decoded_range(const Axis& axis, Method method) noexcept {
 
 }  // namespace
 
-void plan_view(std::span<const Op> ops, bool mask, std::uint32_t height, std::uint32_t width, const DrawKey& key,
+void plan_view(const ViewRequest& request, std::uint32_t height, std::uint32_t width, const DrawKey& key,
                const Table& views, std::size_t column) noexcept {
   const auto set = [&](ViewRow row, auto value) { views.at(row, column) = static_cast<std::int64_t>(value); };
   Program program;
   Method method = Method::none;
-  if (make_program(ops, height, width, key, program)) method = method_of(program, mask);
+  if (make_program(request.ops, height, width, key, program) && check_pixels(program, request.max_pixels))
+    method = method_of(program, request.mask);
   set(kViewMethod, method);
   if (method == Method::none) return;
   const Axis &rows = program.passes[0].rows, &columns = program.passes[0].columns;

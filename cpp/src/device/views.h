@@ -40,9 +40,15 @@ enum ViewRow : std::size_t {
   kViewRows
 };
 
+struct ViewRequest {
+  std::span<const Op> ops;  // have passed check_ops
+  bool mask = false;
+  std::uint64_t max_pixels = 0;
+};
+
 // Work out one view of an image of this size: fills its column of the table. Of a view without a method only that is
-// set. `ops` has passed check_ops.
-void plan_view(std::span<const Op> ops, bool mask, std::uint32_t height, std::uint32_t width, const DrawKey& key,
+// set; that includes those of more than max_pixels.
+void plan_view(const ViewRequest& request, std::uint32_t height, std::uint32_t width, const DrawKey& key,
                const Table& views, std::size_t column) noexcept;
 
 }  // namespace headrace::device

@@ -5,11 +5,40 @@
 #include <chrono>
 #include <new>
 
+#include "loading/ledger.h"
+
 namespace headrace {
 namespace {
 
-// Samples of differing shape begin on cache lines.
+// Samples of differing shape begin on cache lines. Outputs have less than 2^57 bytes (OutputShape), so nothing wraps.
 constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t aligned(std::uint64_t n_bytes) noexcept {
+  return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+constexpr std::uint32_t kMaxStoredSide = 65535;
+
+// What is wrong with a claim, and the name of the error if it is not the one of the status.
+struct Flaw {
+  Status status;
+  const char* kind = "";
+};
+
+Flaw flaw_of(const Rendition& r, std::uint32_t formats, std::uint64_t max_pixels) noexcept {
+  const auto code = static_cast<std::uint32_t>(r.format);
+  if (code < 1 || code >= kFormats || r.shape.type.depth == 0)
+    return {{Code::corrupt, "the index has a format or dtype code that this version does not know"},
+            "UnsupportedDataset"};
+  if ((formats >> code & 1) == 0)
+    return {{Code::corrupt, "the index has a format that dataset.json does not list"}, "CorruptDataset"};
+  const ImageShape& s = r.shape;
+  if (s.height < 1 || s.width < 1 || s.height > kMaxStoredSide || s.width > kMaxStoredSide || s.type.channels < 1 ||
+      s.type.channels > kMaxChannels)
+    return {{Code::corrupt, "the index claims a size that no image has: 1 to 65535 on a side, 1 to 64 channels"},
+            "CorruptDataset"};
+  if (reads_whole(r.format) && std::uint64_t{s.height} * s.width > max_pixels) return {kTooManyPixels};
+  return {};
+}
 
 }  // namespace
 
@@ -30,52 +59,96 @@ std::vector<Failure> Batch::failures() const {
   return sorted;
 }
 
-bool Batch::lay_out(Pool& pool) {
+void Batch::lay_out(Pool& pool, const BatchLimits& limits) {
   outputs_.resize(requests_.size());
-  uniform_.assign(requests_.size(), true);
+  uniform_.assign(requests_.size(), false);
   blocks_.resize(requests_.size());
-  for (std::size_t f = 0; f < requests_.size(); ++f) {
-    const FieldRequest& request = requests_[f];
-    std::vector<Output>& outputs = outputs_[f];
-    outputs.resize(samples_ * request.views);
-    std::vector<bool> sound(outputs.size(), false);
-    const Output* first = nullptr;
-    for (std::uint32_t i = 0; i < outputs.size(); ++i) {
-      const Job job{i / request.views, static_cast<std::uint16_t>(f), static_cast<std::uint16_t>(i % request.views)};
-      const Rendition& r = rendition(job);
-      if (Status s = output_shape(request.transform, r.shape, key(job), outputs[i].shape); !s) {
-        fail(job, s);
-        continue;
-      }
-      sound[i] = true;
-      if (!first) first = &outputs[i];
-      if (!(outputs[i].shape == first->shape)) uniform_[f] = false;
-      Jobs& kind = has_choice(job) ? open_ : core_decodes(r.format) ? core_ : foreign_;
-      kind.list.push_back(job);
-    }
-    if (!first) {
-      uniform_[f] = false;
+  std::uint64_t n_bytes = 0;  // at most limits.n_bytes
+  for (std::uint32_t f = 0; f < requests_.size(); ++f) {
+    outputs_[f].resize(samples_ * requests_[f].views);
+    const std::vector<Job> jobs = make_jobs(f, limits, n_bytes);
+    if (!place_outputs(f, jobs, limits.n_bytes, pool)) {
+      for (const Job& job : jobs) fail(job, {Code::no_memory, "no memory for the images of the batch"});
       continue;
     }
-    // A failed sample leaves its place empty, so that the others stay where they would be.
-    const auto room = [&](std::size_t i) {
-      if (uniform_[f]) return first->shape.bytes();
-      return sound[i] ? (outputs[i].shape.bytes() + kAlignment - 1) / kAlignment * kAlignment : 0;
-    };
-    std::uint64_t total = 0;
-    for (std::size_t i = 0; i < outputs.size(); ++i) total += room(i);
-    blocks_[f] = pool.acquire(total);
-    if (!blocks_[f]) return false;
-    std::uint8_t* at = blocks_[f]->data;
-    for (std::size_t i = 0; i < outputs.size(); at += room(i), ++i) {
-      outputs[i].data = at;
-      if (!sound[i] && uniform_[f]) {
-        outputs[i].shape = first->shape;
-        std::fill_n(at, room(i), std::uint8_t{0});
-      }
+    for (const Job& job : jobs) {
+      Jobs& kind = has_choice(job) ? open_ : core_decodes(rendition(job).format) ? core_ : foreign_;
+      kind.list.push_back(job);
     }
   }
   remaining_ = left();
+}
+
+std::vector<Batch::Job> Batch::make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes) {
+  const FieldRequest& request = requests_[f];
+  std::vector<Job> jobs;
+  jobs.reserve(outputs_[f].size());
+  for (std::size_t i = 0; i < outputs_[f].size(); ++i) {
+    Job job{static_cast<std::uint32_t>(i / request.views), static_cast<std::uint16_t>(f),
+            static_cast<std::uint16_t>(i % request.views)};
+    if (!check_claims(job, limits)) continue;
+    OutputShape shape;
+    if (Status s = output_shape(request.transform, rendition(job).shape, key(job), shape); !s) {
+      fail(job, s);
+    } else if (aligned(shape.bytes()) > limits.n_bytes - n_bytes) {
+      fail(job,
+           {Code::too_large, "the batch would take too much of the machine's memory: load smaller batches, or crop"});
+    } else {
+      n_bytes += aligned(shape.bytes());
+      output(job).shape = shape;
+      jobs.push_back(job);
+    }
+  }
+  return jobs;
+}
+
+bool Batch::check_claims(Job& job, const BatchLimits& limits) {
+  const std::size_t n = requests_[job.field].renditions.size();
+  Flaw first;
+  for (std::size_t k = 0; k < n; ++k) {
+    job.rendition = static_cast<std::uint8_t>(k);
+    const Flaw flaw = flaw_of(rendition(job), limits.formats, transform(job).max_pixels);
+    if (!flaw.status) job.failed |= static_cast<std::uint8_t>(1U << k);
+    if (k == 0) first = flaw;
+  }
+  job.rendition = 0;
+  if (first.status) return true;
+  // Renditions that are interchangeable stand in for one another.
+  if (job.failed != (1U << n) - 1 && has_choice(job)) {
+    while (job.failed >> job.rendition & 1) ++job.rendition;
+    return true;
+  }
+  fail(job, first.status, first.kind, first.kind[0] == 0 ? "" : first.status.what);
+  return false;
+}
+
+bool Batch::place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::uint64_t limit, Pool& pool) {
+  if (jobs.empty()) return true;
+  std::vector<Output>& outputs = outputs_[f];
+  const OutputShape shape = output(jobs.front()).shape;
+  std::uint64_t total = 0;  // within the limit: make_jobs has added them up
+  bool uniform = shape.bytes() <= limit / outputs.size();
+  for (const Job& job : jobs) {
+    total += aligned(output(job).shape.bytes());
+    uniform = uniform && output(job).shape == shape;
+  }
+  blocks_[f] = pool.acquire(uniform ? outputs.size() * shape.bytes() : total);
+  if (!blocks_[f]) return false;
+  uniform_[f] = uniform;
+  std::uint8_t* at = blocks_[f]->data;
+  if (!uniform) {
+    for (const Job& job : jobs) {
+      output(job).data = at;
+      at += aligned(output(job).shape.bytes());
+    }
+    return true;
+  }
+  // A failed sample leaves its place empty, so that the others stay where they would be.
+  if (jobs.size() < outputs.size()) std::fill_n(at, outputs.size() * shape.bytes(), std::uint8_t{0});
+  for (Output& each : outputs) {
+    each = {shape, at};
+    at += shape.bytes();
+  }
   return true;
 }
 

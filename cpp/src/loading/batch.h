@@ -15,7 +15,9 @@
 
 namespace headrace {
 
-// Where an image lies and what it is, as the index of the dataset claims.
+// Where an image lies and what it is, as the index of the dataset claims. Nothing of it is trusted: lay_out checks what
+// shapes and memory follow from, Shards::check the place, and the decoder compares the rest with the file. A dtype that
+// is not known is a depth of 0.
 struct Rendition {
   std::uint32_t shard = 0;
   std::uint64_t offset = 0;
@@ -34,6 +36,12 @@ struct FieldRequest {
 };
 
 constexpr std::size_t kMostRenditions = 8;
+
+// What every batch of an engine is held to.
+struct BatchLimits {
+  std::uint32_t formats = ~0U;                     // bit k: someone decodes the format of code k
+  std::uint64_t n_bytes = std::uint64_t{1} << 62;  // of all outputs of a batch; at most 2^62, so that sums do not wrap
+};
 
 struct Failure {
   std::uint32_t position = 0;  // in the batch
@@ -60,7 +68,7 @@ class Batch {
   std::size_t samples() const noexcept { return samples_; }
   std::size_t fields() const noexcept { return requests_.size(); }
   const FieldRequest& field(std::size_t f) const noexcept { return requests_[f]; }
-  // Of a field, views of a sample side by side. Failed ones have no data.
+  // Of a field, views of a sample side by side. Those that lay_out failed have no data, unless the field is uniform.
   const std::vector<Output>& outputs(std::size_t f) const noexcept { return outputs_[f]; }
   // Do all samples of the field have one shape? Then they lie back to back from the first one's data.
   bool uniform(std::size_t f) const noexcept { return uniform_[f]; }
@@ -87,8 +95,14 @@ class Batch {
     bool behind(const Jobs& other) const noexcept { return claimed * other.list.size() < other.claimed * list.size(); }
   };
 
-  // Work out shapes and places; false if there is no memory. Samples that cannot be done fail here.
-  bool lay_out(Pool& pool);
+  // Check claims, then work out shapes and places. Samples that cannot be done fail here, and have no job.
+  void lay_out(Pool& pool, const BatchLimits& limits);
+  // The jobs of a field whose outputs have their shapes; `n_bytes` grows by what these need.
+  std::vector<Job> make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes);
+  // Check what the index claims of a job's image, in its first rendition that is sound.
+  bool check_claims(Job& job, const BatchLimits& limits);
+  // Give the outputs of these jobs their memory; false if there is none.
+  bool place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::uint64_t limit, Pool& pool);
   DrawKey key(const Job& job) const noexcept { return {seed_, epoch_, rows_[job.position], job.view}; }
   const Rendition& rendition(const Job& job) const noexcept {
     return requests_[job.field].renditions[job.rendition][job.position];

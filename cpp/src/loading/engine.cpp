@@ -10,6 +10,9 @@
 namespace headrace {
 namespace {
 
+// A batch may take up to a quarter of the memory, as the next one is made while the trainer has this one.
+constexpr std::uint64_t kMemoryShare = 4;
+
 // Times what an image's rows cost, apart from what is done with them.
 class TimedRows final : public ImageRows, public RowSource {
  public:
@@ -68,8 +71,10 @@ class TimedBytes final : public ByteSource {
 
 }  // namespace
 
-Engine::Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate)
-    : shards_(std::move(shards), direct),
+Engine::Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity,
+               std::uint32_t formats)
+    : limits_{formats, usable_memory() / kMemoryShare},
+      shards_(std::move(shards), std::move(identity), direct),
       balance_(std::max(1U, threads)),
       pool_(std::make_shared<Pool>(8)),
       cores_(std::max(1U, threads)) {
@@ -131,7 +136,7 @@ std::shared_ptr<Batch> Engine::submit(std::vector<FieldRequest> fields, std::vec
     batch->epoch_ = epoch;
     batch->rows_ = std::move(rows);
     batch->requests_ = std::move(fields);
-    if (!batch->lay_out(*pool_)) return nullptr;
+    batch->lay_out(*pool_, limits_);
     if (batch->remaining_ == 0) return closed() ? nullptr : batch;
     bool overlaps = false;
     {
@@ -204,7 +209,8 @@ Status Engine::decode(Worker& worker, Batch& batch, const Batch::Job& job, Costs
   ImageShape shape;
   std::uint64_t opened = 0;
   if (status) {
-    const Decoder::Wish wish{transform.rgb && !transform.mask, transform.approximate_jpeg, &r.checksum};
+    const Decoder::Wish wish{transform.color, r.shape.has_color, transform.max_pixels, transform.approximate_jpeg,
+                             &r.checksum};
     status = worker.decoder.open(r.format, bytes, wish, shape);
     opened = since(begin);
   }

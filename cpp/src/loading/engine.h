@@ -106,9 +106,11 @@ struct EngineStats {
 
 class Engine {
  public:
-  // `threads` at least 1; a rate of 0 is no limit. Throws std::system_error if no thread can be started,
-  // std::bad_alloc.
-  Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate);
+  // `threads` at least 1; a rate of 0 is no limit; bit k of `formats`: the dataset has the format of code k. Whoever
+  // names a format that the core does not decode must call next_foreign until it is closed. Throws std::system_error if
+  // no thread can be started, std::bad_alloc.
+  Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity = {},
+         std::uint32_t formats = ~0U);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -127,6 +129,7 @@ class Engine {
   void close() noexcept;
   bool closed() const noexcept { return closing_.load(); }
   const Shards& shards() const noexcept { return shards_; }
+  const BatchLimits& limits() const noexcept { return limits_; }
 
  private:
   friend class CoreHold;
@@ -160,6 +163,7 @@ class Engine {
   void hint_ahead(std::size_t most) noexcept;
   void hint(const Batch& batch, const Batch::Job& job) noexcept;
 
+  const BatchLimits limits_;
   Shards shards_;
   Ledger ledger_;
   Balance balance_;

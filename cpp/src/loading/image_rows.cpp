@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "headrace/transform.h"
+
 namespace headrace {
 namespace {
 
@@ -43,9 +45,18 @@ bool core_decodes(Format format) noexcept {
 
 bool reads_whole(Format format) noexcept { return format == Format::jpeg || !core_decodes(format); }
 
+bool defines_color(Format format) noexcept {
+  return format == Format::png || format == Format::jpeg || format == Format::webp;
+}
+
+bool becomes_rgb(Color color, std::uint32_t channels, bool has_color) noexcept {
+  if (color != Color::automatic) return color == Color::rgb;
+  return channels == 1 || channels == 3 || (has_color && channels <= 4);
+}
+
 Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageShape& shape) noexcept {
   format_ = format;
-  rgb_ = wish.rgb;
+  rgb_ = false;
   approximate_ = wish.approximate_jpeg;
   denominator_ = 1;
   cmyk_ = narrows_ = false;
@@ -55,12 +66,14 @@ Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageSh
       if (Status s = hri_.open(bytes, workspace_); !s) return s;
       const ImageHeader& h = hri_.header();
       shape = {h.height, h.width, {h.channels, h.depth, h.is_signed}};
-      cmyk_ = wish.rgb && is_cmyk(h);
+      rgb_ = becomes_rgb(wish.color, h.channels, wish.has_color);
+      cmyk_ = rgb_ && is_cmyk(h);
       break;
     }
     case Format::raw:
       if (Status s = raw_.open(bytes, workspace_); !s) return s;
       shape = {raw_.height(), raw_.width(), raw_.type()};
+      rgb_ = becomes_rgb(wish.color, raw_.type().channels, wish.has_color);
       break;
     case Format::jpeg: {
       if (Status s = bytes.read(0, bytes.size(), workspace_.file, jpeg_file_); !s) return s;
@@ -68,8 +81,10 @@ Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageSh
         return {Code::corrupt, "the bytes do not have their checksum", 0, -1};
       JpegHeader& header = jpeg_header_;
       if (Status s = parse_jpeg(jpeg_file_.bytes, header); !s) return s;
+      if (std::uint64_t{header.height} * header.width > wish.max_pixels) return kTooManyPixels;
       // Its own decoder converts CMYK.
-      const std::uint32_t channels = wish.rgb && header.channels == 4 ? 3 : header.channels;
+      rgb_ = wish.color != Color::keep;
+      const std::uint32_t channels = rgb_ && header.channels == 4 ? 3 : header.channels;
       shape = {header.height, header.width, {channels, 8, false}};
       break;
     }
@@ -77,7 +92,7 @@ Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageSh
       return {Code::unsupported, "the core does not decode this format", 0, -1};
   }
   stored_ = shape.type;
-  if (wish.rgb && format != Format::jpeg) {
+  if (rgb_ && format != Format::jpeg) {
     if (shape.type.channels > 4)
       return {Code::unsupported, "an image of more than four channels has no RGB: load it with color='keep'", 0, -1};
     narrows_ = shape.type.channels == 2 || shape.type.channels == 4;

@@ -23,13 +23,30 @@ bool core_decodes(Format format) noexcept;
 // Is all of a file read before any of it is decoded?
 bool reads_whole(Format format) noexcept;
 
+// Can so many channels be colours with alpha, or CMYK?
+constexpr bool may_have_color(std::uint32_t channels) noexcept { return channels == 2 || channels == 4; }
+
+// Does every file of the format define what its channels are (gray, RGB, alpha, CMYK)? `.hri` and raw hold any bands.
+bool defines_color(Format format) noexcept;
+
 struct ImageShape {
   std::uint32_t height = 0;
   std::uint32_t width = 0;
   PixelType type;
+  // 2 channels are gray and alpha, 4 are RGBA or CMYK. If false, they may be any bands; of other numbers it is false.
+  bool has_color = false;
 
   bool operator==(const ImageShape&) const = default;
 };
+
+enum class Color : std::uint8_t {
+  keep,       // channels as stored
+  rgb,        // three channels of every image; 2 and 4 channels are taken for gray or RGB with alpha
+  automatic,  // three channels of gray, RGB, and what is known to have alpha or to be CMYK; others as stored
+};
+
+// Is an image of so many channels converted to three?
+bool becomes_rgb(Color color, std::uint32_t channels, bool has_color) noexcept;
 
 class ImageRows {
  public:
@@ -73,10 +90,13 @@ class Decoder final : public ImageRows {
  public:
   explicit Decoder(Workspace& workspace) noexcept : workspace_(workspace) {}
 
-  // Read and check the head. With `rgb` colour is converted where that concerns channels that exist: alpha is dropped,
-  // CMYK becomes RGB; one channel stays one. `checksum` is the index's, for formats that do not check themselves.
+  // Read and check the head. Where the image becomes RGB, colour is converted as far as that concerns channels that
+  // exist: alpha is dropped, CMYK becomes RGB; one channel stays one. `checksum` is the index's, for formats that do
+  // not check themselves.
   struct Wish {
-    bool rgb = false;
+    Color color = Color::keep;
+    bool has_color = false;  // as the index claims
+    std::uint64_t max_pixels = 0;
     bool approximate_jpeg = false;
     const std::uint32_t* checksum = nullptr;
   };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loading/pool.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 
 namespace headrace {
@@ -37,7 +40,28 @@ void unmap_block(Block* block) noexcept {
   delete block;
 }
 
+// A number in a file of the kernel's; the largest one if there is none, as for "max".
+std::uint64_t number_in(const char* path) noexcept {
+  const int handle = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (handle < 0) return UINT64_MAX;
+  char text[32] = {};
+  const ssize_t got = ::read(handle, text, sizeof text - 1);
+  ::close(handle);
+  char* end = text;
+  const std::uint64_t number = got > 0 ? std::strtoull(text, &end, 10) : 0;
+  return end == text ? UINT64_MAX : number;
+}
+
 }  // namespace
+
+std::uint64_t usable_memory() noexcept {
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  const std::uint64_t machine =
+      pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : UINT64_MAX;
+  const std::uint64_t group =
+      std::min(number_in("/sys/fs/cgroup/memory.max"), number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  return std::min({machine, group, std::uint64_t{1} << 62});
+}
 
 Pool::~Pool() {
   for (Block* block : free_) unmap_block(block);

@@ -18,6 +18,9 @@ struct Block {
   std::size_t size = 0;
 };
 
+// How many bytes of memory this process may use: what the machine has, or its control group allows. At most 2^62.
+std::uint64_t usable_memory() noexcept;
+
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   // Keeps at most `keep` blocks that nobody uses.

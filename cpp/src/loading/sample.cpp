@@ -31,7 +31,8 @@ Status make_finish(const Transform& transform, const PixelType& type, const Outp
   if (shape.dtype != DType::float32 && shape.dtype != DType::float16) return {};
   const double most = type.depth == 8 ? 255 : type.is_signed ? 32768 : 65535;
   const std::size_t n = transform.mask ? 0 : transform.mean.size();
-  if (n > 1 && n != shape.channels) return bad("Normalize has another number of channels than the image");
+  if (n > 1 && n != shape.channels)
+    return bad("Normalize must have one mean and std, or one for each channel of the image");
   for (std::uint32_t c = 0; c < shape.channels; ++c) {
     const double mean = n == 0 ? 0 : transform.mean[n == 1 ? 0 : c];
     const double std = n == 0 ? 1 : transform.std[n == 1 ? 0 : c];
@@ -199,15 +200,19 @@ class Run {
   Picture current_;
 };
 
-Status shape_of(const Transform& transform, const PixelType& stored, const Program& program,
+Status shape_of(const Transform& transform, const ImageShape& stored, const Program& program,
                 OutputShape& shape) noexcept {
+  const std::uint32_t channels = stored.type.channels;
+  if (channels < 1 || channels > kMaxChannels) return bad("an image has 1 to 64 channels");
+  if (Status s = check_pixels(program, transform.max_pixels); !s) return s;
   shape.height = program.height();
   shape.width = program.width();
-  shape.channels = stored.channels;
-  shape.dtype = own_dtype(stored);
+  shape.channels = channels;
+  shape.dtype = own_dtype(stored.type);
   if (transform.mask) return {};
-  if (transform.rgb) {
-    if (stored.channels > 4) return bad("an image of more than four channels has no RGB: load it with color='keep'");
+  if (becomes_rgb(transform.color, channels, stored.has_color)) {
+    if (channels > 4)
+      return bad("an image of more than four channels has no RGB: load it with color='auto' or color='keep'");
     shape.channels = 3;
   }
   if (becomes_gray(transform)) shape.channels = 1;
@@ -224,7 +229,7 @@ Status output_shape(const Transform& transform, const ImageShape& stored, const 
                     OutputShape& shape) noexcept {
   Program program;
   if (Status s = make_program(transform.ops, stored.height, stored.width, key, program); !s) return s;
-  return shape_of(transform, stored.type, program, shape);
+  return shape_of(transform, stored, program, shape);
 }
 
 Status transform_image(const Transform& transform, const ImageShape& shape, ImageRows& image, const DrawKey& key,
@@ -232,7 +237,7 @@ Status transform_image(const Transform& transform, const ImageShape& shape, Imag
   Program program;
   if (Status s = make_program(transform.ops, shape.height, shape.width, key, program); !s) return s;
   OutputShape actual;
-  if (Status s = shape_of(transform, shape.type, program, actual); !s) return s;
+  if (Status s = shape_of(transform, shape, program, actual); !s) return s;
   if (!(actual == expected)) return {Code::corrupt, "the image does not have the size that the index claims", 0, -1};
   Finish finish;
   if (Status s = make_finish(transform, shape.type, actual, finish); !s) return s;

@@ -12,13 +12,17 @@
 
 namespace headrace {
 
+// What the codec allows by default, too.
+inline constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 30;
+
 // What is done to the images, or to the masks, of a dataset. Immutable once made.
 struct Transform {
   std::vector<Op> ops;
   std::optional<DType> dtype;  // none: the image's own, or float32 with a mean
   Layout layout = Layout::chw;
-  std::vector<double> mean, std;  // none, one, or one a channel; on the scale of 0 to 1
-  bool rgb = true;
+  std::vector<double> mean, std;   // none, one, or one a channel; on the scale of 0 to 1
+  Color color = Color::automatic;  // of a mask always `keep`
+  std::uint64_t max_pixels = kMaxPixels;
   bool mask = false;  // nearest, colours untouched, as stored
   bool approximate_jpeg = false;
 };
@@ -33,7 +37,8 @@ struct OutputShape {
   bool operator==(const OutputShape&) const = default;
 };
 
-// What comes out for an image as it is stored.
+// What comes out for an image as it is stored; Code::too_large if that, or what leads to it, is over max_pixels. Its
+// bytes do not wrap: channels are at most kMaxChannels, sides below 2^24.
 Status output_shape(const Transform& transform, const ImageShape& stored, const DrawKey& key,
                     OutputShape& shape) noexcept;
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <new>
@@ -33,6 +34,23 @@ struct Tried {
   std::uint64_t bytes = 0;
   bool impossible = false;
 };
+
+bool still_there(const Identity& identity) noexcept {
+  if (identity.path.empty()) return true;
+  std::array<char, 64> ending{};
+  const std::size_t n = identity.ending.size();
+  if (n > ending.size() || n > identity.size) return false;
+  const int handle = ::open(identity.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (handle < 0) return false;
+  struct stat found{};
+  const bool same =
+      ::fstat(handle, &found) == 0 && S_ISREG(found.st_mode) &&
+      static_cast<std::uint64_t>(found.st_size) == identity.size &&
+      ::pread(handle, ending.data(), n, static_cast<off_t>(identity.size - n)) == static_cast<ssize_t>(n) &&
+      std::equal(identity.ending.begin(), identity.ending.end(), ending.begin());
+  ::close(handle);
+  return same;
+}
 
 // Read as much as the kernel has in memory, without waiting for a device.
 Tried try_read(int handle, std::uint8_t* memory, std::uint64_t n, std::uint64_t offset) noexcept {
@@ -67,8 +85,12 @@ struct Shards::File {
   File& operator=(const File&) = delete;
 };
 
-Shards::Shards(std::vector<Shard> shards, bool direct)
-    : shards_(std::move(shards)), direct_(direct), most_open_(most_open_files()), files_(shards_.size()) {}
+Shards::Shards(std::vector<Shard> shards, Identity identity, bool direct)
+    : shards_(std::move(shards)),
+      identity_(std::move(identity)),
+      direct_(direct),
+      most_open_(most_open_files()),
+      files_(shards_.size()) {}
 
 Status Shards::check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept {
   if (shard >= shards_.size()) return {Code::corrupt, "the index names a shard that there is not", 0, -1};
@@ -78,23 +100,44 @@ Status Shards::check(std::uint32_t shard, std::uint64_t offset, std::uint64_t le
   return {};
 }
 
+// The shard comes first: if the dataset is replaced between the two looks, the second one shows it.
+Status Shards::check_opened(int handle, std::uint32_t shard) const noexcept {
+  struct stat found{};
+  if (::fstat(handle, &found) != 0 || !S_ISREG(found.st_mode)) return unreadable("the shard is not a regular file", 0);
+  const auto size = static_cast<std::uint64_t>(found.st_size);
+  if (size != shards_[shard].size)
+    return unreadable(size < shards_[shard].size
+                          ? "the shard was cut short: restore it or build again"
+                          : "the shard is longer than dataset.json has recorded: restore it or build again",
+                      std::min(size, shards_[shard].size));
+  return still_there(identity_)
+             ? Status{}
+             : unreadable("the dataset has been rebuilt or removed since it was opened: open it again", 0);
+}
+
 std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (files_[shard]) return files_[shard];
   const char* path = shards_[shard].path.c_str();
+  // O_NONBLOCK: a pipe or a device in the place of a shard is refused, not waited for. Reads of files ignore it.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   bool direct = direct_;
   int handle = -1;
 #if defined(O_DIRECT)
-  if (direct) handle = ::open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+  if (direct) handle = ::open(path, kFlags | O_DIRECT);
 #endif
   if (handle < 0) {
     direct = false;
-    handle = ::open(path, O_RDONLY | O_CLOEXEC);
+    handle = ::open(path, kFlags);
   }
   if (handle < 0) {
     status = errno == ENOENT                      ? unreadable("the shard is missing: restore it or build again", 0)
              : errno == EMFILE || errno == ENFILE ? unreadable("there are no file handles left: raise the limit", 0)
                                                   : unreadable("the shard cannot be opened", 0);
+    return nullptr;
+  }
+  if (status = check_opened(handle, shard); !status) {
+    ::close(handle);
     return nullptr;
   }
   try {

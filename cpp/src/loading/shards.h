@@ -32,11 +32,20 @@ struct Shard {
   std::uint64_t size = 0;
 };
 
+// Names the dataset that the shards belong to: the file `path`, its size and how it ends. dataset.json ends with its
+// own checksum, which covers the sums of all shards; so one that was built anew at the same place ends differently. An
+// empty path is not looked at.
+struct Identity {
+  std::string path;
+  std::uint64_t size = 0;
+  std::string ending;
+};
+
 // Opened when first read, within the handles that a process may have. All methods may be called from any thread.
 class Shards {
  public:
   // `direct`: past the page cache, where the file system can.
-  Shards(std::vector<Shard> shards, bool direct);
+  Shards(std::vector<Shard> shards, Identity identity, bool direct);
 
   // Check that an extent lies within a shard, as the index claims.
   Status check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept;
@@ -71,7 +80,11 @@ class Shards {
   void note_wait(bool waited) noexcept;
   void note_slow(double seconds, std::size_t n) noexcept;
 
+  // Is what was opened a file of the size that the dataset has recorded, and the dataset still the same?
+  Status check_opened(int handle, std::uint32_t shard) const noexcept;
+
   const std::vector<Shard> shards_;
+  const Identity identity_;
   const bool direct_;
   const std::size_t most_open_;
   std::mutex mutex_;

@@ -51,10 +51,12 @@ WholeFile read_whole_file(const char* path, std::span<std::uint8_t> memory, bool
     return file;
   };
   if (direct && kDirect == 0) return failed(EINVAL);
-  const Handle handle{::open(path, O_RDONLY | O_CLOEXEC | (direct ? kDirect : 0))};
+  // O_NONBLOCK: a pipe in the place of the file is refused, not waited for. Reads of files ignore it.
+  const Handle handle{::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (direct ? kDirect : 0))};
   struct stat status{};
   if (handle.number < 0 || ::fstat(handle.number, &status) != 0) return failed(errno);
   if (S_ISDIR(status.st_mode)) return failed(EISDIR);
+  if (!S_ISREG(status.st_mode)) return failed(EINVAL);
   file.size = static_cast<std::uint64_t>(status.st_size);
   // A direct read fills up its last block.
   const std::uint64_t room = direct ? (file.size + kBlock - 1) / kBlock * kBlock : file.size;

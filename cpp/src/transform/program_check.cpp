@@ -82,12 +82,27 @@ Status check_op(const Op& op) noexcept {
   return bad("there is no such operation");
 }
 
+// Sides are below 2^24, so no product wraps.
+std::uint64_t area(std::uint32_t rows, std::uint32_t columns) noexcept { return std::uint64_t{rows} * columns; }
+
 }  // namespace
 
 Status check_ops(std::span<const Op> ops) noexcept {
   if (ops.size() > kMaxOps) return bad("there are more than 32 operations");
   for (const Op& op : ops)
     if (const Status status = check_op(op); !status) return status;
+  return {};
+}
+
+Status check_pixels(const Program& program, std::uint64_t max_pixels) noexcept {
+  for (std::uint32_t i = 0; i < program.pass_count; ++i) {
+    const Axis &rows = program.passes[i].rows, &columns = program.passes[i].columns;
+    // What is resized and then seen only in part is computed only in part, unless a border mirrors all of it.
+    const bool mirrors = program.passes[i].border != Border::constant && (rows.has_border() || columns.has_border());
+    if (area(rows.size, columns.size) > max_pixels || area(rows.canvas, columns.canvas) > max_pixels ||
+        (mirrors && area(rows.resized, columns.resized) > max_pixels))
+      return kTooManyPixels;
+  }
   return {};
 }
 

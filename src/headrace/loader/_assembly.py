@@ -55,6 +55,7 @@ class Assembly:
             layout=options.layout,
             color=options.color,
             approximate_jpeg=options.approximate_jpeg,
+            max_pixels=options.max_pixels,
         )
         chances = None if weights is None else np.asarray(weights, np.float64)
         self._order = _make_order(len(dataset), seed, shuffle=shuffle, weights=chances)

@@ -7,6 +7,7 @@ it is rare, and has to be told of in words.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
 from headrace.loader._device_figures import Figures
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
-from headrace.records._schema import DTYPE_CODES, FORMAT_NAMES
+from headrace.records._schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES
 from headrace.storage import Files, Handle, Pace
 
 Ints = npt.NDArray[np.int64]
@@ -39,6 +40,8 @@ _FIXED = np.dtype(
     }
 )
 _TILE_HEIGHT = 32
+# As the core counts the dtypes of samples, by the index's codes.
+_SAMPLE_KINDS = {code: DTYPE_CODES[name] - DTYPE_CODES["uint8"] for code, name in DTYPE_NAMES.items()}
 
 
 class Encoded(NamedTuple):
@@ -58,6 +61,7 @@ class EncodedImages:
     def __init__(self, dataset: Dataset, threads: int, pace: Pace) -> None:
         self._paths = [str(dataset.path / shard_name(number)) for number in range(len(dataset.manifest.shards))]
         self._sizes = np.array([shard.n_bytes for shard in dataset.manifest.shards], np.int64)
+        self._dataset, self._checked = dataset, dict[int, Handle]()
         self._threads = threads
         self._memory = np.empty(0, np.uint8)
         self.files, self.pace = Files(), pace
@@ -87,7 +91,7 @@ class EncodedImages:
                 lengths[at] += more
                 heads[at] = self._longer(paths[at], int(offsets[at]), more, at, failed)
         claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
-        claims[:, 3] -= DTYPE_CODES["uint8"]  # as the core counts them
+        claims[:, 3] = [_SAMPLE_KINDS.get(code, -1) for code in claims[:, 3].tolist()]
         for at in _core.wrong_heads(heads, sizes, claims):
             if at not in failed:
                 failed[at] = _why_wrong(heads[at], int(sizes[at]))
@@ -129,7 +133,8 @@ class EncodedImages:
         failed: dict[int, HeadraceError] = {}
         known = shards < len(self._paths)
         ends = self._sizes[np.where(known, shards, 0)]
-        for at in np.flatnonzero(~known | (sizes < 1) | (offsets > ends) | (sizes > ends - offsets)).tolist():
+        outside = (sizes < 1) | (offsets < 0) | (offsets > ends) | (sizes > ends - offsets)
+        for at in np.flatnonzero(~known | outside).tolist():
             failed[at] = CorruptDataset(
                 "the index names bytes beyond the end of the shard"
                 if known[at]
@@ -145,7 +150,7 @@ class EncodedImages:
             if at not in failed:
                 if shard not in opened:
                     try:
-                        opened[shard] = self.files.handle(self._paths[shard])
+                        opened[shard] = self._handle(shard)
                     except HeadraceError as error:
                         opened[shard] = error
                 found = opened[shard]
@@ -155,6 +160,21 @@ class EncodedImages:
                     handle = found
             handles.append(handle)
         return handles
+
+    def _handle(self, shard: int) -> Handle:
+        """Open a shard, and check once that it is the file that the dataset was opened with."""
+        handle = self.files.handle(self._paths[shard])
+        if self._checked.get(shard) is not handle:
+            found, expected = os.fstat(handle.number).st_size, int(self._sizes[shard])
+            if found != expected:
+                how = "was cut short" if found < expected else "was changed"
+                raise CorruptDataset(
+                    f"{self._paths[shard]} {how}: it has {found} bytes and should have {expected}; "
+                    f"restore it or build again"
+                )
+            self._dataset.manifest.check_current(self._dataset.path)
+            self._checked[shard] = handle
+        return handle
 
     def _longer(
         self, path: str, offset: int, length: int, at: int, failed: dict[int, HeadraceError]
@@ -178,6 +198,7 @@ class EncodedImages:
 
     def close(self) -> None:
         """Close the files."""
+        self._checked.clear()
         self.files.close()
 
 

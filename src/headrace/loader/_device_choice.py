@@ -14,7 +14,7 @@ from headrace import _core
 from headrace.errors import MissingExtra
 from headrace.loader._options import Options
 from headrace.records import Dataset
-from headrace.records._schema import DTYPE_CODES, FORMAT_CODES, stored_format
+from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, stored_format
 from headrace.transforms import (
     CenterCrop,
     Compiled,
@@ -39,6 +39,7 @@ _ACCELERATORS = ("cuda", "xpu")
 # Measured with batches of 32: at 37 KiB decoded of an image the host's part takes longer than decoding, at 64 KiB about
 # four fifths of it. Below this, the device would cost the host more than it saves.
 _LEAST_BYTES = 64 << 10
+_ONE_BYTE = [code for code, name in DTYPE_NAMES.items() if name == "uint8"]
 _LOOKED_AT = 256  # samples that stand for all
 _DOABLE = (CenterCrop, HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop, Resize, VerticalFlip)
 
@@ -122,7 +123,7 @@ def _mean_decoded_bytes(options: Options, dataset: Dataset, compiled: Compiled, 
         sizes = np.stack([columns["height"], columns["width"]], axis=1).astype(np.int64)
         transform = compiled.mask if dataset.fields[name] == "mask" else compiled.image
         table = _core.plan_views(transform, sizes, rows, 1, 0, 0)
-        pixel_bytes = columns["channels"] * np.where(columns["dtype"] == DTYPE_CODES["uint8"], 1, 2)
+        pixel_bytes = columns["channels"] * np.where(np.isin(columns["dtype"], _ONE_BYTE), 1, 2)
         decoded.append((table[names.index("height")] * table[names.index("width")] * pixel_bytes)[ours])
     every = np.concatenate(decoded) if decoded else np.zeros(0)
     return float(every.mean()) if len(every) else 0.0

@@ -28,6 +28,7 @@ class Group:
     ending: Ending
     method: Method
     upside_down: bool
+    color: str
     jobs: list[Job] = field(default_factory=list)
     prepared: kernels.PreparedBatch | None = None
     piece: Piece | None = None
@@ -51,10 +52,10 @@ def make_groups(plans: Sequence[FieldPlan]) -> list[Group]:
         for job in plan.jobs:
             upside_down = job.upside_down and job.method != "nearest"
             stored = "any" if converts and job.method == "cut" else job.stored
-            key = number, job.method, upside_down, stored
+            key = number, job.method, upside_down, stored, job.color
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group(number, plan.ending, job.method, upside_down)
+                group = groups[key] = Group(number, plan.ending, job.method, upside_down, job.color)
             group.jobs.append(job)
     return list(groups.values())
 
@@ -76,7 +77,7 @@ def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: 
         mean=ending.mean if cuts else None,
         std=ending.std if cuts else None,
         flips=[job.mirrored for job in group.jobs] if cuts else None,
-        color=ending.color,
+        color=group.color,
         out=out,
         buffer=staging.room,
         pin=pin,

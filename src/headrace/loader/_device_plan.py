@@ -7,6 +7,7 @@ do, as another format or a crop that sticks out of its image, is left to the CPU
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -16,13 +17,22 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.loader._pixels import Rows
-from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
+from headrace.records._schema import (
+    CMYK_DTYPE_CODE,
+    COLOR_DTYPE_CODES,
+    DTYPE_CODES,
+    DTYPE_NAMES,
+    FORMAT_CODES,
+    FORMAT_NAMES,
+)
 from headrace.transforms import Compiled, Normalize, Views
 
 Pair: TypeAlias = tuple[int, int]
 Region: TypeAlias = tuple[int, int, int, int]
 Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
 
+MAX_CHANNELS = 64
+_MAX_SAMPLE_BYTES = 4  # of float32
 _METHODS: tuple[Method | None, ...] = (None, "cut", "bilinear", "nearest")  # as the core numbers them
 
 
@@ -77,6 +87,8 @@ class Job(NamedTuple):
     stored: str
     """The dtype of the image in the file."""
     format: str
+    color: str
+    """"RGB" or "keep"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +133,13 @@ def plan_field(
     *,
     formats: frozenset[str],
     views: int,
+    max_bytes: int,
 ) -> FieldPlan:
-    """Work out the jobs of one field for the samples of a batch; images in other than `formats` are left to the CPU."""
+    """Work out the jobs of one field for the samples of a batch.
+
+    Left to the CPU are images in other than `formats`, what comes out of them beyond `max_bytes`, and all that the
+    index cannot mean: the engine refuses them, with an error that says why.
+    """
     sizes = np.stack([columns["height"], columns["width"]], axis=1).astype(np.int64)
     table = _core.plan_views(ending.transform, sizes, rows, views, key.seed, key.epoch)
     planned = _Planned(views, table.tolist())
@@ -130,12 +147,17 @@ def plan_field(
     listed = (columns[part].tolist() for part in ("format", "channels", "dtype"))
     jobs: list[Job] = []
     rest: list[int] = []
+    n_bytes = 0
     for position, (form, stored_channels, dtype) in enumerate(zip(*listed, strict=True)):
-        channels, stored = _channels(ending, stored_channels), DTYPE_NAMES.get(dtype)
-        if form in codes and channels is not None and stored is not None and planned.can_do(position):
-            jobs += planned.jobs(position, channels, stored, FORMAT_NAMES[form])
-        else:
-            rest.append(position)
+        color, stored = _color(ending, stored_channels, dtype), DTYPE_NAMES.get(dtype)
+        channels = 3 if color == "RGB" else stored_channels
+        if form in codes and color is not None and stored is not None and planned.can_do(position):
+            own = list(planned.jobs(position, channels, stored, FORMAT_NAMES[form], color))
+            n_bytes += sum(math.prod(job.shape) for job in own) * _MAX_SAMPLE_BYTES
+            if n_bytes <= max_bytes:
+                jobs += own
+                continue
+        rest.append(position)
     return FieldPlan(name, ending, columns, tuple(jobs), np.array(rest, np.int64))
 
 
@@ -152,7 +174,7 @@ class _Planned:
         begin = position * self._views
         return 0 not in self._methods[begin : begin + self._views]
 
-    def jobs(self, position: int, channels: int, stored: str, form: str) -> Iterator[Job]:
+    def jobs(self, position: int, channels: int, stored: str, form: str, color: str) -> Iterator[Job]:
         for place in range(position * self._views, (position + 1) * self._views):
             method = _METHODS[self._methods[place]]
             assert method is not None, "asked first"
@@ -170,15 +192,21 @@ class _Planned:
                 (channels, height, width),
                 stored,
                 form,
+                color,
             )
 
 
-def _channels(ending: Ending, stored: int) -> int | None:
-    """How many come out; None if that cannot be."""
-    if ending.color == "RGB" and stored > 4:
+def _color(ending: Ending, channels: int, dtype: int) -> str | None:
+    """Whether an `hri` image becomes RGB or is kept, as the core decides; None if only the CPU can do it."""
+    if not 1 <= channels <= MAX_CHANNELS or dtype == CMYK_DTYPE_CODE:
         return None
-    channels = 3 if ending.color == "RGB" else stored
-    return channels if ending.mean is None or len(ending.mean) in (1, channels) else None
+    color = ending.color
+    if color == "auto":
+        color = "RGB" if channels in (1, 3) or (channels <= 4 and dtype in COLOR_DTYPE_CODES) else "keep"
+    if color == "RGB" and (channels > 4 or (channels == 4 and dtype == DTYPE_CODES["uint8"])):
+        return None  # the file may say that it is CMYK
+    fits = ending.mean is None or len(ending.mean) in (1, 3 if color == "RGB" else channels)
+    return color if fits else None
 
 
 def nearest_sources(size: int, resized: int, begin: int, count: int) -> npt.NDArray[np.int64]:

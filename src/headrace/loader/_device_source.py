@@ -27,6 +27,7 @@ from headrace.loader._device_plan import Ending, Key, first_of, plan_field
 from headrace.loader._device_work import DeviceWork, Failure, Order, Result
 from headrace.loader._options import Options
 from headrace.loader._pixels import EngineSource, PixelBatch, Rows, Stack
+from headrace.loader._threads import start_thread
 from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check
 from headrace.records import Dataset
 from headrace.storage import Pace
@@ -41,19 +42,21 @@ class DeviceBatch:
     def __init__(self, order: Order, stop: StopSign) -> None:
         self.order = order
         self._stop = stop
-        self._launched = threading.Event()
+        # No threading.Event: Ctrl-C in the trainer's thread could leave its lock held, and `put` would wait for ever.
+        self._launched = threading.Lock()
+        self._launched.acquire()  # until `put`
         self._result: Result | None = None
         self._error: BaseException | None = None
 
     def put(self, result: Result | None, error: BaseException | None = None) -> None:
         """Say that all is under way on the device, or that it cannot be."""
         self._result, self._error = result, error
-        self._launched.set()
+        self._launched.release()
 
     def wait(self, timeout: float) -> bool:
         """Wait for the device's event, without the GIL."""
         deadline = time.monotonic() + timeout
-        if not self._launched.wait(timeout):
+        if self._result is None and self._error is None and not self._launched.acquire(timeout=timeout):
             if self._stop.is_set():
                 raise EngineClosed("the loader's source was closed")
             return False
@@ -102,10 +105,7 @@ class DeviceSource:
         self._work = DeviceWork(images, transfer)
         self._queue: queue.SimpleQueue[weakref.ref[DeviceBatch]] = queue.SimpleQueue()
         self._stop = StopSign()
-        self._thread = threading.Thread(
-            target=_serve, args=(self._queue, self._work, self._stop), name="headrace-device"
-        )
-        self._thread.start()
+        self._thread = start_thread(_serve, (self._queue, self._work, self._stop), "headrace-device")
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
         """Begin with a batch: the engine with its part at once, the device when it is done with those before."""
@@ -114,7 +114,14 @@ class DeviceSource:
         key, clock = Key(self._seed, epoch), Clock()
         plans = tuple(
             plan_field(
-                name, ending, self._columns(name, rows), rows, key, formats=self._formats[name], views=self._views
+                name,
+                ending,
+                self._columns(name, rows),
+                rows,
+                key,
+                formats=self._formats[name],
+                views=self._views,
+                max_bytes=self._engine.max_batch_bytes,
             )
             for name, ending in self._endings.items()
         )

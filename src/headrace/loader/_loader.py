@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, Self
 
 import numpy.typing as npt
 
+from headrace.formats import MAX_PIXELS
 from headrace.loader._assembly import Assembly
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._keys import check_seed
@@ -78,13 +80,16 @@ class Loader:
         ragged: What becomes of images that differ in shape: a list of them; `"pad"` fills them up to the largest, at
             the right and at the bottom, images with 0 and masks with 255, and puts rows and columns of each into
             `batch["_image_size"]`; `"error"` raises.
-        color: `"RGB"` gives every image three channels, `"keep"` leaves them as stored; None takes the dataset's.
+        color: `"auto"` gives gray, RGB, RGBA and CMYK images three channels and leaves all others as stored; `"RGB"`
+            gives every image three channels; `"keep"` leaves all as stored; None takes the dataset's (`"auto"`).
         min_area: Boxes of which less than this many pixels come out are left out.
         direct: Read past the page cache, for datasets much larger than memory.
         storage_rate: Read no faster than this many bytes a second, cached or not, to try out what slower storage would
             do; None is as fast as storage is.
         plan: The plan that the dataset was built by, or the path of one; the loader checks that the dataset has its
             formats, and `stats` tells what it predicted.
+        max_pixels: Refuse to decode more pixels of an image than this, or to make more of it: such a sample fails with
+            `ImageTooLarge`. A crop of a format that can decode regions counts as its own pixels.
         approximate_jpeg: Let the decoder scale JPEGs down by powers of two before the resize, which is faster and
             changes the pixels.
         near: A folder through which a near worker (`headrace near`) gives prepared batches from the tail of the epoch.
@@ -126,12 +131,14 @@ class Loader:
         direct: bool = False,
         storage_rate: float | None = None,
         plan: Mapping[str, Any] | str | PathLike[str] | None = None,
+        max_pixels: int = MAX_PIXELS,
         approximate_jpeg: bool = False,
         near: str | PathLike[str] | None = None,
         strategy: str | Strategy = "paced",
         **torch_words: Any,
     ) -> None:
-        check_torch_words(torch_words)
+        if torch_words:
+            check_torch_words(torch_words, inspect.signature(Loader).parameters)
         prong, decode = near_prong(near, strategy, decode)
         opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
         self.dataset = opened if indices is None else opened.select(indices)
@@ -157,6 +164,7 @@ class Loader:
             storage_rate=storage_rate,
             plan=obeyed_plan(opened, plan, chosen_fields(opened, fields)),
             decode=decode,
+            max_pixels=max_pixels,
         )
         self._given_ranks = (rank, world_size)
         self._order = {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import os
 import sys
@@ -13,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
+from headrace.formats import MAX_PIXELS
 from headrace.prongs._strategies import find_strategy
 from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset
@@ -21,7 +23,7 @@ OutputName: TypeAlias = Literal["torch", "numpy", "jax"]
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
 Layout: TypeAlias = Literal["CHW", "HWC"]
 Ragged: TypeAlias = Literal["list", "pad", "error"]
-Color: TypeAlias = Literal["RGB", "keep"]
+Color: TypeAlias = Literal["auto", "RGB", "keep"]
 Decode: TypeAlias = Literal["auto", "cpu", "device"]
 
 # Samples that each thread should find waiting, however small the batches.
@@ -55,10 +57,12 @@ class Options:
     storage_rate: float | None = None
     plan: Mapping[str, Any] | None = None
     decode: Decode = "auto"
+    max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
         at_least("prefetch_factor", self.prefetch_factor, 1)
+        at_least("max_pixels", self.max_pixels, 1)
         check_rate(self.storage_rate)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in get_args(choices):
@@ -173,13 +177,22 @@ _INSTEAD = {
 }
 
 
-def check_torch_words(words: Mapping[str, Any]) -> None:
-    """Let pass what a call of PyTorch's DataLoader may bring along, and name what to write instead of the rest."""
+def check_torch_words(words: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Accept arguments of PyTorch's DataLoader that do no harm; name what to write instead of all others.
+
+    `known` are the names of the loader's own arguments, for those that are misspelled.
+    """
     for word, value in words.items():
         if word in _INSTEAD:
             if value is not None:
                 raise TypeError(f"the loader takes no {word}: {_INSTEAD[word]}")
         elif word not in _NEEDLESS:
-            raise TypeError(f"the loader takes no argument {word!r}")
+            raise TypeError(f"Loader has no argument {word!r}{_suggestion(word, [*known, *_NEEDLESS])}")
     if words.get("in_order") is False:
         raise TypeError("the loader always keeps the order: leave in_order out")
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    plain = {name.replace("_", ""): name for name in known}
+    close = difflib.get_close_matches(word.replace("_", "").lower(), plain, n=1)
+    return f"; did you mean {plain[close[0]]!r}?" if close else ""

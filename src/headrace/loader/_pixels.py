@@ -14,7 +14,7 @@ from headrace.loader._foreign import ForeignThreads
 from headrace.loader._options import Options, check_rate
 from headrace.loader._renditions import Renditions
 from headrace.records import Dataset
-from headrace.records._manifest import shard_name
+from headrace.records._manifest import MANIFEST, shard_name
 from headrace.records._schema import FORMAT_CODES
 from headrace.transforms import Compiled
 
@@ -107,11 +107,18 @@ class EngineSource:
             threads=options.threads,
             direct=options.direct,
             storage_rate=check_rate(options.storage_rate),
+            identity=_identity(dataset),
+            formats=sorted(_format_codes(dataset, names)),
         )
         self._foreign: ForeignThreads | None = None
         if has_foreign(dataset, names):
             # One more than cores: while a thread of Python's is on its way to the next image, another has its core.
             self._foreign = ForeignThreads(self._engine, options.threads + 1)
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """What the pixels of a batch may take; samples beyond it fail."""
+        return self._engine.max_batch_bytes
 
     def columns(self, name: str, rows: Rows) -> dict[str, npt.NDArray[Any]]:
         """Tell what is loaded of a field in these rows: the columns of one rendition each."""
@@ -164,5 +171,15 @@ def stacked(arrays: Sequence[Any]) -> Any:
 
 def has_foreign(dataset: Dataset, names: Sequence[str]) -> bool:
     """Whether any stored image of these fields needs a decoder of Python's."""
-    ours = _core.core_formats()
-    return any(FORMAT_CODES.get(form) not in ours for name in names for form in dataset.formats.get(name, {}))
+    return bool(_format_codes(dataset, names) - _core.core_formats())
+
+
+def _format_codes(dataset: Dataset, names: Sequence[str]) -> set[int]:
+    """The formats that `dataset.json` lists for these fields. Images that the index has in another one fail."""
+    return {FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES}
+
+
+def _identity(dataset: Dataset) -> tuple[str, int, bytes] | None:
+    """By what the engine recognises, when it opens a shard, that the dataset is still the one that was opened."""
+    identity = dataset.manifest.identity
+    return None if identity is None else (str(dataset.path / MANIFEST), *identity)

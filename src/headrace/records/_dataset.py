@@ -21,8 +21,8 @@ from headrace.records._columns import Batch
 from headrace.records._gather import Gather, Places
 from headrace.records._index import Index
 from headrace.records._manifest import Manifest, shard_name
-from headrace.records._rendition import UNCHECKED, Rendition, decoder
-from headrace.records._schema import FORMAT_CODES, FORMAT_NAMES, Field, stored_format
+from headrace.records._rendition import UNCHECKED, Rendition, decode_color, decoder
+from headrace.records._schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, Field, stored_format
 from headrace.records._shards import ShardMaps
 from headrace.records._shared import Epoch, Rows
 from headrace.records._split import split_rows
@@ -39,7 +39,7 @@ class _Files:
     def __init__(self, folder: Path) -> None:
         self.manifest = Manifest.load(folder)
         self.index = Index(folder, self.manifest)
-        self.shards = ShardMaps(folder, self.manifest.shards)
+        self.shards = ShardMaps(folder, self.manifest.shards, self.manifest.check_current)
         self.fingerprint = self.manifest.fingerprint
 
     @cached_property
@@ -60,10 +60,10 @@ class Dataset:
         *,
         transform: Any = None,
         seed: int = 0,
-        color: Literal["RGB", "keep"] = "RGB",
+        color: Literal["auto", "RGB", "keep"] = "auto",
     ) -> None:
-        if color not in ("RGB", "keep"):
-            raise ValueError(f"color is 'RGB' or 'keep', not {color!r}")
+        if color not in ("auto", "RGB", "keep"):
+            raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
         self.path = Path(path)
         self.seed = seed
         self.color = color
@@ -140,21 +140,24 @@ class Dataset:
             data = self._files.shards.read(shard, offset, renditions.length[at])
             if code in UNCHECKED and crc32c(data) != renditions.checksum[at]:
                 raise CorruptImage("the bytes do not have their checksum")
-            return self._transformed(data, code, row, is_mask=field.type == "mask")
+            channels, dtype = renditions.channels[at], renditions.dtype[at]
+            color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
+            return self._transformed(data, code, row, color, has_color=dtype in COLOR_DTYPE_CODES)
         except (HeadraceError, ValueError) as error:
             where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
             kind = type(error) if isinstance(error, HeadraceError) else TransformError
             raise kind(f"{where}: {error}") from error
 
-    def _transformed(self, data: memoryview, code: int, row: int, *, is_mask: bool) -> npt.NDArray[Any]:
-        color: formats.Color = "index" if is_mask else self.color
+    def _transformed(
+        self, data: memoryview, code: int, row: int, color: formats.Color, *, has_color: bool
+    ) -> npt.NDArray[Any]:
         compiled = self._compiled
         if compiled is None or not compiled.transforms:
             return decoder(code).decode(data, color=color)
-        transform, keys = compiled.mask if is_mask else compiled.image, self._draw_keys(row, compiled)
+        transform, keys = compiled.mask if color == "index" else compiled.image, self._draw_keys(row, compiled)
         made: list[Any]
         if code in _core.core_formats():
-            made = [transform.run(data, code, **key) for key in keys]
+            made = [transform.run(data, code, has_color=has_color, **key) for key in keys]
         else:
             image = decoder(code).decode(data, color=color)
             made = [transform.apply(image, **key) for key in keys]
@@ -358,7 +361,7 @@ def open_dataset(
     *,
     transform: Any = None,
     seed: int = 0,
-    color: Literal["RGB", "keep"] = "RGB",
+    color: Literal["auto", "RGB", "keep"] = "auto",
 ) -> Dataset:
     """Open a dataset; the time and memory that takes do not depend on the number of samples.
 
@@ -368,8 +371,8 @@ def open_dataset(
             dict of its fields; one of them or a list. With declarative ones images are as a loader gives them,
             `[C, H, W]`, and without as they are decoded.
         seed: For random transforms, which draw from seed, epoch (`set_epoch`) and row alone.
-        color: `"RGB"` gives every image three channels; `"keep"` leaves gray, RGBA and CMYK as stored. Masks are
-            never converted.
+        color: `"auto"` gives gray, RGB, RGBA and CMYK images three channels and leaves all others as stored; `"RGB"`
+            gives every image three channels; `"keep"` leaves all as stored. Masks are never converted.
 
     """
     return Dataset(path, transform=transform, seed=seed, color=color)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ class Manifest:
     skipped_count: int = 0
     skipped: tuple[Mapping[str, str], ...] = ()
     writer: str = ""
+    identity: tuple[int, bytes] | None = field(default=None, compare=False)
+    """Size and last bytes of the file that it was read from, which end with its checksum."""
 
     @property
     def samples(self) -> int:
@@ -113,6 +116,19 @@ class Manifest:
             raise FileNotFoundError(_absence(folder)) from None
         return cls.from_bytes(data, str(path))
 
+    def check_current(self, folder: Path) -> None:
+        """Check that the folder still holds the dataset that this manifest was read from. Costs one small read.
+
+        Call it after a shard was opened: if the dataset is replaced between the two, this notices.
+        """
+        if self.identity is None:
+            return
+        n_bytes, ending = self.identity
+        with contextlib.suppress(OSError), (folder / MANIFEST).open("rb") as file:
+            if file.seek(0, 2) == n_bytes and file.seek(n_bytes - len(ending)) >= 0 and file.read() == ending:
+                return
+        raise CorruptDataset(f"{folder} has been rebuilt or removed since it was opened: open it again")
+
     @classmethod
     def from_bytes(cls, data: bytes, name: str = MANIFEST) -> Manifest:
         """Check the checksum, then parse."""
@@ -129,7 +145,7 @@ class Manifest:
                 f"the file is damaged or was edited: restore it or build again"
             )
         try:
-            return cls._from_json(json.loads(data))
+            return replace(cls._from_json(json.loads(data)), identity=(len(data), data[-_END_BYTES:]))
         except UnsupportedDataset as error:
             raise UnsupportedDataset(f"{name}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:

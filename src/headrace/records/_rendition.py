@@ -10,10 +10,12 @@ from headrace import formats
 from headrace.errors import UnsupportedDataset
 from headrace.records._columns import Renditions
 from headrace.records._manifest import shard_name
-from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
+from headrace.records._schema import COLOR_DTYPE_CODES, DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
 
 # `hri`, `png` and `raw` check themselves while they decode; these may decode damage into wrong pixels.
 UNCHECKED = frozenset(FORMAT_CODES[name] for name in ("jpeg", "webp"))
+DEFINES_COLOR = frozenset(FORMAT_CODES[name] for name in ("jpeg", "png", "webp"))
+"""Formats whose 2 or 4 channels can only be gray or RGB with alpha, or CMYK; `hri` and `raw` hold any bands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,14 @@ class Rendition:
             n_bytes=renditions.length[row],
             checksum=renditions.checksum[row],
         )
+
+
+def decode_color(color: str, code: int, channels: int, dtype: int) -> formats.Color:
+    """Choose how an image is decoded under the dataset's `color`, by what the index says of it: codes and channels."""
+    if color == "auto":
+        convertible = channels in (1, 3) or (channels <= 4 and (code in DEFINES_COLOR or dtype in COLOR_DTYPE_CODES))
+        return "RGB" if convertible else "keep"
+    return "RGB" if color == "RGB" else "keep"
 
 
 def decoder(code: int) -> formats.Format:

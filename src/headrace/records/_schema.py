@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 FORMAT_CODES = {"hri:fast": 1, "hri:dense": 2, "png": 3, "jpeg": 4, "webp": 5, "raw": 6}
 FORMAT_NAMES = {code: name for name, code in FORMAT_CODES.items()}
 DTYPE_CODES = {"uint8": 1, "uint16": 2, "int16": 3}
-DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
+ALPHA_DTYPE_CODES = {"uint8": 4, "uint16": 5}
+"""Of images of 2 or 4 channels whose last one is alpha."""
+CMYK_DTYPE_CODE = 6
+"""Of images of 4 channels of uint8 that are CMYK."""
+DTYPE_NAMES = {
+    **{code: name for codes in (DTYPE_CODES, ALPHA_DTYPE_CODES) for name, code in codes.items()},
+    CMYK_DTYPE_CODE: "uint8",
+}
+COLOR_DTYPE_CODES = frozenset({*ALPHA_DTYPE_CODES.values(), CMYK_DTYPE_CODE})
 
 PIXEL_TYPES = ("image", "mask")
 SCALAR_TYPES = ("int64", "float32", "str", "bytes")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.errors import CorruptDataset
@@ -20,9 +21,10 @@ _PAGE = mmap.PAGESIZE
 class ShardMaps:
     """The mapped shards of one dataset in one process. Safe to use from many threads, and after a fork."""
 
-    def __init__(self, folder: Path, shards: tuple[Shard, ...]) -> None:
+    def __init__(self, folder: Path, shards: tuple[Shard, ...], check_current: Callable[[Path], None]) -> None:
         self._folder = folder
         self._shards = shards
+        self._check_current = check_current
         self._maps: dict[int, tuple[mmap.mmap, memoryview]] = {}
         self._limit = _most_maps()
 
@@ -57,6 +59,7 @@ class ShardMaps:
                     f"{path}: offset {min(found, expected)}: the shard has {found} bytes and should have {expected}; "
                     f"restore it or build again"
                 )
+            self._check_current(self._folder)
             mapped = _map_file(handle, found)
         finally:
             os.close(handle)

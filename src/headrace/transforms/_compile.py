@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from headrace.formats import MAX_PIXELS
 from headrace.transforms._boxes import B, map_boxes
 from headrace.transforms._color import Normalize
 from headrace.transforms._composition import PerBatch, PerSample, Views, callable_name, check_callable, check_order
@@ -22,7 +23,7 @@ Item: TypeAlias = Transform | PerSample | PerBatch | Callable[[Any], Any]
 
 DTYPES = ("uint8", "uint16", "float16", "float32")
 LAYOUTS = ("CHW", "HWC")
-COLORS = ("RGB", "keep")
+COLORS = ("auto", "RGB", "keep")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Compiled:
     approximate_jpeg: bool
     views: int
     """Views per sample; 1 without `Views`."""
+    max_pixels: int
     image: _core.Transform = field(repr=False, compare=False)
     mask: _core.Transform = field(repr=False, compare=False)
     """The same geometry without interpolation, color changes and normalization."""
@@ -74,7 +76,14 @@ class Compiled:
 
     def __reduce__(self) -> tuple[Any, ...]:
         code = [PerSample(fn) for fn in self.per_sample] + [PerBatch(fn) for fn in self.per_batch]
-        return _rebuild, ((*self.transforms, *code), self.dtype, self.layout, self.color, self.approximate_jpeg)
+        options = {
+            "dtype": self.dtype,
+            "layout": self.layout,
+            "color": self.color,
+            "approximate_jpeg": self.approximate_jpeg,
+            "max_pixels": self.max_pixels,
+        }
+        return _rebuild, ((*self.transforms, *code), options)
 
 
 def compile(  # noqa: A001
@@ -82,8 +91,9 @@ def compile(  # noqa: A001
     *,
     dtype: Any = None,
     layout: str = "CHW",
-    color: str = "RGB",
+    color: str = "auto",
     approximate_jpeg: bool = False,
+    max_pixels: int = MAX_PIXELS,
 ) -> Compiled:
     """Check a list of transforms and compile it.
 
@@ -92,8 +102,10 @@ def compile(  # noqa: A001
         dtype: Output dtype: "uint8", "uint16", "float16" or "float32" (on the 0–1 scale without `Normalize`). None
             keeps the dtype of the images, or means float32 with `Normalize`.
         layout: "CHW" or "HWC".
-        color: "RGB" makes three channels of every image, "keep" leaves them as they are stored.
+        color: "auto" makes three channels of gray, RGB, RGBA and CMYK images and leaves others as they are stored;
+            "RGB" makes three channels of every image; "keep" leaves all as they are stored.
         approximate_jpeg: Let the decoder scale down a JPEG that will be made much smaller. Faster; pixels differ.
+        max_pixels: Refuse to decode more pixels of an image than this, or to make more of it.
 
     """
     declared, per_sample, per_batch = _split(_listed(transform))
@@ -117,6 +129,7 @@ def compile(  # noqa: A001
         color=color,
         mask=False,
         approximate_jpeg=approximate_jpeg,
+        max_pixels=max_pixels,
     )
     mask = _core.Transform(
         _operations(map(_without_interpolation, inner)),
@@ -126,9 +139,12 @@ def compile(  # noqa: A001
         std=None,
         color="keep",
         mask=True,
+        max_pixels=max_pixels,
     )
     n_views = views.n if views else 1
-    return Compiled(declared, per_sample, per_batch, named, layout, color, approximate_jpeg, n_views, image, mask)
+    return Compiled(
+        declared, per_sample, per_batch, named, layout, color, approximate_jpeg, n_views, max_pixels, image, mask
+    )
 
 
 def _operations(transforms: Iterable[Transform]) -> list[Operation]:
@@ -140,8 +156,8 @@ def _without_interpolation(item: Transform) -> Transform:
     return replace(item, interpolation="nearest") if isinstance(item, (Resize, RandomResizedCrop)) else item
 
 
-def _rebuild(transforms: tuple[Item, ...], dtype: str | None, layout: str, color: str, approximate: bool) -> Compiled:
-    return compile(transforms, dtype=dtype, layout=layout, color=color, approximate_jpeg=approximate)
+def _rebuild(transforms: tuple[Item, ...], options: dict[str, Any]) -> Compiled:
+    return compile(transforms, **options)
 
 
 def _listed(transform: Sequence[Item] | Item | None) -> tuple[Item, ...]:

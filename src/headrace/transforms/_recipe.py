@@ -35,7 +35,7 @@ class Recipe:
     drop_last: bool = False
     dtype: str | None = None
     layout: str = "CHW"
-    color: str = "RGB"
+    color: str = "auto"
     min_area: float = 1.0
     approximate_jpeg: bool = False
     selection: str | None = None

@@ -158,7 +158,7 @@ class RawLoader:
 
 def decoded(content: bytes, compiled: Compiled) -> Any:
     """Decode a whole image, as one must who does not know the crop beforehand."""
-    return formats.decode(content, color="RGB" if compiled.color == "RGB" else "keep")
+    return formats.decode(content, color="keep" if compiled.color == "keep" else "RGB")
 
 
 def transformed(
