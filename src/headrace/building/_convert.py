@@ -19,9 +19,12 @@ from headrace.codec import inspect
 from headrace.codec._decode import matches
 from headrace.errors import CorruptImage, HeadraceError, UnsupportedImage
 from headrace.formats import ImageShape
+from headrace.formats._channels import Extra, color_mark, extra_channels, pillow_extra
 from headrace.formats._exif import orientation
 from headrace.records._checksum import crc32c
 from headrace.records._schema import (
+    ALPHA_DTYPE_CODES,
+    CMYK_DTYPE_CODE,
     DEFAULT_HRI,
     DTYPE_CODES,
     FORMAT_CODES,
@@ -82,6 +85,14 @@ class _Stored:
     data: bytes | memoryview
     format: str
     shape: ImageShape
+    extra: Extra | None = None
+
+    @property
+    def dtype_code(self) -> int:
+        dtype = self.shape.dtype
+        if self.extra == "alpha":
+            return ALPHA_DTYPE_CODES.get(dtype, DTYPE_CODES[dtype])
+        return CMYK_DTYPE_CODE if self.extra == "CMYK" and dtype == "uint8" else DTYPE_CODES[dtype]
 
     def columns(self) -> dict[str, int]:
         return {
@@ -90,7 +101,7 @@ class _Stored:
             "height": self.shape.height,
             "width": self.shape.width,
             "channels": self.shape.channels,
-            "dtype": DTYPE_CODES[self.shape.dtype],
+            "dtype": self.dtype_code,
             "checksum": crc32c(self.data),
         }
 
@@ -126,6 +137,14 @@ class _Picture:
         self.stored_as = self._stored_as()
         self._pixels: npt.NDArray[Any] | None = None
         self._metadata: dict[str, bytes] | None = None
+
+    def extra_channels(self, channels: int) -> Extra | None:
+        """What the channels of an image are beyond gray and RGB, as far as the source says; masks have no colours."""
+        if channels not in (2, 4) or self.color == "index":
+            return None
+        if self.encoded is not None:
+            return extra_channels(self.encoded.data)
+        return pillow_extra(getattr(self._value, "mode", ""))
 
     # No cached_property: before Python 3.12 it holds a lock that all threads share while it computes.
     @property
@@ -196,20 +215,24 @@ def _keep(picture: _Picture, own: str, *, verify: bool) -> _Stored:
     assert picture.encoded is not None
     if verify:
         _ = picture.pixels  # damage shall show now, not in training
-    return _Stored(picture.encoded.data, own, _format(own).probe(picture.encoded.data))
+    shape = _format(own).probe(picture.encoded.data)
+    return _Stored(picture.encoded.data, own, shape, picture.extra_channels(shape.channels))
 
 
 def _encode(picture: _Picture, target: str, *, verify: bool) -> _Stored:
     encoder, mode = formats.parse(target)
-    data = encoder.encode(picture.pixels, mode=mode, metadata=picture.metadata)
+    extra = picture.extra_channels(picture.pixels.shape[2] if picture.pixels.ndim == 3 else 1)
+    metadata = picture.metadata
+    if extra == "CMYK" or (extra is not None and encoder.name == "hri"):
+        metadata = metadata | color_mark(extra, picture.pixels.shape[2])
+    data = encoder.encode(picture.pixels, mode=mode, metadata=metadata)
     if verify and encoder.lossless and not _gives_back(encoder, data, picture):
         raise CorruptImage(f"{target} did not give back the same pixels, which is a fault in Headrace: report it")
     if encoder.lossless:
         pixels = picture.pixels
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
-        return _Stored(
-            data, stored_format(target), ImageShape(pixels.shape[0], pixels.shape[1], channels, _NAMES[pixels.dtype])
-        )
+        shape = ImageShape(pixels.shape[0], pixels.shape[1], channels, _NAMES[pixels.dtype])
+        return _Stored(data, stored_format(target), shape, extra)
     return _Stored(data, stored_format(target), encoder.probe(data))
 
 
@@ -235,7 +258,7 @@ def _same(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
 
 
 def _as_pixels(value: Any) -> npt.NDArray[Any]:
-    pixels = np.asarray(value)
+    pixels: npt.NDArray[Any] = np.asarray(value)
     if pixels.dtype == np.bool_:
         pixels = pixels.view(np.uint8)
     pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)

@@ -50,6 +50,13 @@ def decode(
     return deliver(array, color=color, region=region, out=None)
 
 
+def mode(data: Buffer) -> str:
+    """Pillow's name for the channels that `decode` gives."""
+    with decoder_errors("image"):
+        image = _open(byte_view(data))
+        return "RGBA" if image.mode == "P" and "transparency" in image.info else image.mode
+
+
 def _open(view: memoryview) -> ImageFile:
     head = bytes(view[:4])
     plugin = next((plugin for magic, plugin in _PLUGINS.items() if head.startswith(magic)), None)

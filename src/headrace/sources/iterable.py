@@ -171,11 +171,20 @@ def _pixels(value: Any, kind: str, where: str) -> object:
     if getattr(value, "mode", None) == "P" and kind == "image":
         value = value.convert("RGBA" if "transparency" in value.info else "RGB")
     array = np.asarray(value)
+    if isinstance(mode := getattr(value, "mode", None), str):
+        marked = array.view(_PillowArray)
+        marked.mode, array = mode, marked
     if array.dtype == np.bool_:
         array = array * np.uint8(255 if kind == "image" else 1)
     if array.ndim not in (2, 3) or array.dtype.name not in _PIXELS:
         raise BadSource(f"{where} is {array.dtype} {list(array.shape)}; an image is [H, W] or [H, W, C] of {_PIXELS}")
     return array
+
+
+class _PillowArray(np.ndarray[Any, np.dtype[Any]]):
+    """Pixels of one of Pillow's images, with its mode: that of four channels says whether the last one is alpha."""
+
+    mode: str = ""
 
 
 def _boxes(value: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
