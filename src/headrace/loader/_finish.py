@@ -19,6 +19,7 @@ from headrace.loader._stats import Meters
 from headrace.loader._wait import StopSign
 from headrace.records import Dataset
 from headrace.transforms import Compiled
+from headrace.transforms._boxes import keep_elements
 
 REPEAT = "_repeat"
 
@@ -45,7 +46,12 @@ class Finisher:
         types = dataset.fields
         self.pixel_names = pixel_fields(dataset, options.fields)
         self._anchor = next((name for name, kind in types.items() if kind == "image"), None)
-        self._boxes = {name for name in options.fields if types[name] == "boxes"}
+        self._owners = {field.name: field.of for field in dataset.manifest.fields if field.of}
+        self._boxes = [
+            name
+            for name, kind in types.items()
+            if kind == "boxes" and (name in options.fields or name in map(self._owners.get, options.fields))
+        ]
         self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")}
         self._errors = SampleErrors(dataset, self.pixel_names, seed=seed, on_error=options.on_error, meters=meters)
         masks = [name for name in self.pixel_names if types[name] == "mask"]
@@ -66,7 +72,9 @@ class Finisher:
     def _finish(self, draft: Draft, stacks: Sequence[Stack], stop: StopSign) -> Any:
         begun = time.perf_counter()
         pixels = dict(zip(self.pixel_names, stacks, strict=True))
-        values = {name: self._values(name, draft.rows, draft.epoch) for name in self._fields if name not in pixels}
+        values = {name: self._gather.values(name, draft.rows) for name in self._fields if name not in pixels}
+        if self._anchor is not None and self._compiled.transforms:
+            values |= self._moved(values, draft.rows, draft.epoch)
         if self.callables or self._collate_fn is not None:
             batch = self._by_samples(draft, pixels, values, stop)
         else:
@@ -82,24 +90,31 @@ class Finisher:
         self.meters.callable_seconds += time.perf_counter() - begun
         return batch
 
-    def _values(self, name: str, rows: Rows, epoch: int) -> Any:
-        values = self._gather.values(name, rows)
-        if name in self._boxes and self._anchor is not None and self._compiled.transforms:
-            return self._moved_boxes(values, rows, epoch)
-        return values
+    def _moved(self, values: dict[str, Any], rows: Rows, epoch: int) -> dict[str, Any]:
+        """Boxes moved with their image, and the lists that belong to them without the elements of removed boxes."""
+        moved: dict[str, Any] = {}
+        for name in self._boxes:
+            boxes = values[name] if name in values else self._gather.values(name, rows)
+            views = self._moved_boxes(boxes, rows, epoch)
+            if name in values:
+                moved[name] = [_unwrapped([boxes for boxes, _ in sample]) for sample in views]
+            for follower, given in values.items():
+                if self._owners.get(follower) == name:
+                    moved[follower] = [
+                        _unwrapped([keep_elements(elements, kept) for _, kept in sample])
+                        for elements, sample in zip(given, views, strict=True)
+                    ]
+        return moved
 
-    def _moved_boxes(self, boxes: Iterable[Any], rows: Rows, epoch: int) -> list[Any]:
-        """Move boxes with their image; each view has boxes of its own."""
+    def _moved_boxes(self, boxes: Iterable[Any], rows: Rows, epoch: int) -> list[list[tuple[Any, Any]]]:
+        """Move boxes with their image: for each sample and view the boxes, and which of those given they are."""
         columns = self._gather.pixel_columns(str(self._anchor), 0, rows)
         heights, widths = columns["height"].tolist(), columns["width"].tolist()
         moved = []
         for given, height, width, row in zip(boxes, heights, widths, rows.tolist(), strict=True):
-            key = {"seed": self._seed, "epoch": epoch, "sample": row}
-            views = [
-                self._compiled.boxes(given, height, width, **key, view=view, min_area=self._min_area)
-                for view in range(self._compiled.views)
-            ]
-            moved.append(views[0] if len(views) == 1 else views)
+            key = {"seed": self._seed, "epoch": epoch, "sample": row, "min_area": self._min_area}
+            views = range(self._compiled.views)
+            moved.append([self._compiled.boxes_kept(given, height, width, **key, view=view) for view in views])
         return moved
 
     def _by_fields(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +150,11 @@ class Finisher:
     def _namer(self, draft: Draft) -> Namer:
         rows = draft.rows
         return lambda at: self._dataset.row_name(int(rows[at]))
+
+
+def _unwrapped(views: list[Any]) -> Any:
+    """One view alone is not in a list."""
+    return views[0] if len(views) == 1 else views
 
 
 def pixel_fields(dataset: Dataset, fields: Sequence[str]) -> tuple[str, ...]:

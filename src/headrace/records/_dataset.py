@@ -26,6 +26,7 @@ from headrace.records._schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAM
 from headrace.records._shards import ShardMaps
 from headrace.records._shared import Epoch, Rows
 from headrace.records._split import split_rows
+from headrace.transforms._boxes import keep_elements
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,11 +118,17 @@ class Dataset:
     def _sample(self, row: int) -> Any:
         batch, at = self._files.index.locate(row)
         sample: Any = {}
+        moved = self._moved_boxes(batch, at, row)
         for field in self._files.manifest.fields:
             if field.is_pixels:
                 sample[field.name] = self._pixels(batch, at, row, field)
-            elif field.type == "boxes":
-                sample[field.name] = self._boxes(batch, at, row, field.name)
+            elif field.name in moved:
+                views = [boxes for boxes, _ in moved[field.name]]
+                sample[field.name] = views[0] if len(views) == 1 else views
+            elif field.of in moved:
+                value = self._value(batch, at, row, field.name)
+                views = [keep_elements(value, kept) for _, kept in moved[field.of]]
+                sample[field.name] = views[0] if len(views) == 1 else views
             else:
                 sample[field.name] = self._value(batch, at, row, field.name)
         for function in self._compiled.per_sample if self._compiled else ():
@@ -164,16 +171,21 @@ class Dataset:
         pixels: npt.NDArray[Any] = made[0] if len(made) == 1 else np.stack(made)
         return pixels
 
-    def _boxes(self, batch: Batch, at: int, row: int, name: str) -> Any:
-        """Boxes go where the first image of their sample goes; each view has boxes of its own."""
-        boxes, compiled = self._value(batch, at, row, name), self._compiled
-        anchor = next((field.name for field in self._files.manifest.fields if field.type == "image"), None)
+    def _moved_boxes(self, batch: Batch, at: int, row: int) -> dict[str, list[tuple[Any, Any]]]:
+        """Boxes go where the first image of their sample goes: for each view, the boxes and which of them were kept."""
+        fields, compiled = self._files.manifest.fields, self._compiled
+        anchor = next((field.name for field in fields if field.type == "image"), None)
         if compiled is None or not compiled.transforms or anchor is None:
-            return boxes
+            return {}
         renditions = batch.renditions[anchor][0]
         height, width = renditions.height[at], renditions.width[at]
-        moved = [compiled.boxes(boxes, height, width, **key) for key in self._draw_keys(row, compiled)]
-        return moved[0] if len(moved) == 1 else moved
+        moved = {}
+        for field in fields:
+            if field.type == "boxes":
+                boxes = self._value(batch, at, row, field.name)
+                keys = self._draw_keys(row, compiled)
+                moved[field.name] = [compiled.boxes_kept(boxes, height, width, **key) for key in keys]
+        return moved
 
     def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
         try:

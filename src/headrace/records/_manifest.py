@@ -173,7 +173,7 @@ class Manifest:
             raise ValueError(f"align is {align}")
         return cls(
             fields=make_fields(
-                {name: value["type"] for name, value in tree["fields"].items()},
+                {name: _declared(value) for name, value in tree["fields"].items()},
                 {name: value.get("renditions", 0) for name, value in tree["fields"].items()},
             ),
             index=IndexFile(n_bytes, batches, str(index["checksums"]), block_bytes),
@@ -193,7 +193,13 @@ class Manifest:
 
 
 def _field_json(field: Field) -> dict[str, Any]:
-    return {"type": field.type, "renditions": field.renditions} if field.is_pixels else {"type": field.type}
+    if field.is_pixels:
+        return {"type": field.type, "renditions": field.renditions}
+    return {"type": field.type, "of": field.of} if field.of else {"type": field.type}
+
+
+def _declared(value: Mapping[str, Any]) -> str:
+    return f"{value['type']} of {value['of']}" if "of" in value else value["type"]
 
 
 def _compact(value: Any) -> str:

@@ -77,20 +77,31 @@ class Field:
     name: str
     type: str
     renditions: int = 0
+    of: str = ""
+    """The field of boxes that this list belongs to: one element per box, removed when its box is removed."""
 
     @property
     def is_pixels(self) -> bool:
         return self.type in PIXEL_TYPES
+
+    @property
+    def declared(self) -> str:
+        """The type as `make_fields` reads it: `list<int64> of boxes`."""
+        return f"{self.type} of {self.of}" if self.of else self.type
 
     def rendition_column(self, rendition: int, part: str) -> str:
         return f"{self.name}.{rendition}.{part}"
 
 
 def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None = None) -> tuple[Field, ...]:
-    """Check names and types; raise ValueError for the first that a dataset cannot hold."""
+    """Check names and types; raise ValueError for the first that a dataset cannot hold.
+
+    A list that belongs to a field of boxes says so in its type: `list<int64> of boxes`.
+    """
     renditions = renditions or {}
     fields = []
-    for name, type_name in types.items():
+    for name, declared in types.items():
+        type_name, _, owner = declared.partition(" of ")
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f"{name!r} cannot name a field: 1 to 128 characters, no dots or control characters, "
@@ -100,7 +111,11 @@ def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None =
         count = renditions.get(name, 1) if type_name in PIXEL_TYPES else 0
         if type_name in PIXEL_TYPES and not 1 <= count <= MAX_RENDITIONS:
             raise ValueError(f"field {name!r} has {count} renditions; 1 to {MAX_RENDITIONS} are possible")
-        fields.append(Field(name, type_name, count))
+        if owner and (types.get(owner) != "boxes" or not type_name.startswith("list<")):
+            raise ValueError(
+                f"field {name!r} is {declared!r}; only a list can belong to a field, which must be of boxes"
+            )
+        fields.append(Field(name, type_name, count, owner))
     return tuple(fields)
 
 

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from headrace.errors import TransformError
+
 
 class BoxesLike(Protocol):
     """A pair of corners `[N, 4]` (x0, y0, x1, y1 in pixels) and labels `[N]`, such as `headrace.records.Boxes`."""
@@ -22,10 +24,11 @@ class BoxesLike(Protocol):
 B = TypeVar("B", bound=BoxesLike)
 
 
-def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) -> B:
+def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) -> tuple[B, npt.NDArray[np.bool_]]:
     """Move the boxes as the passes move the pixels, clip them to what is left of the image and drop the small ones.
 
-    Labels stay with their boxes. A border that repeats the image's pixels repeats no boxes.
+    Return them, and which of the given boxes they are: what belongs to a box is to be dropped with it. Labels are.
+    A border that repeats the image's pixels repeats no boxes.
     """
     corners = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
     for each in passes:
@@ -33,7 +36,20 @@ def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) ->
     width, height = (corners[:, 1] - corners[:, 0]).T
     kept = (width > 0) & (height > 0) & (width * height >= min_area)
     xyxy = corners[kept].reshape(-1, 4).astype(np.float32)
-    return type(boxes)(xyxy, np.asarray(boxes.labels)[kept])  # type: ignore[call-arg]
+    return type(boxes)(xyxy, np.asarray(boxes.labels)[kept]), kept  # type: ignore[call-arg]
+
+
+def keep_elements(values: Sequence[Any] | npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> Any:
+    """Of a list that has one element per box, give those of the boxes that were kept."""
+    if len(values) != len(kept):
+        raise TransformError(
+            f"a list that belongs to {len(kept)} boxes must have as many elements; it has {len(values)}"
+        )
+    return (
+        values[kept]
+        if isinstance(values, np.ndarray)
+        else [value for value, stays in zip(values, kept, strict=True) if stays]
+    )
 
 
 def _along(ends: npt.NDArray[np.float64], axis: Mapping[str, Any]) -> npt.NDArray[np.float64]:

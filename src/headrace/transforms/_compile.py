@@ -17,6 +17,8 @@ from headrace.transforms._geometry import RandomResizedCrop, Resize
 from headrace.transforms._transform import Operation, Transform
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from headrace import _core
 
 Item: TypeAlias = Transform | PerSample | PerBatch | Callable[[Any], Any]
@@ -61,6 +63,23 @@ class Compiled:
         Boxes are clipped to the visible part. Boxes with no area left, or less than `min_area` output pixels, are
         dropped together with their labels.
         """
+        return self.boxes_kept(
+            boxes, height, width, seed=seed, epoch=epoch, sample=sample, view=view, min_area=min_area
+        )[0]
+
+    def boxes_kept(
+        self,
+        boxes: B,
+        height: int,
+        width: int,
+        *,
+        seed: int,
+        epoch: int,
+        sample: int,
+        view: int = 0,
+        min_area: float = 1.0,
+    ) -> tuple[B, npt.NDArray[np.bool_]]:
+        """Transform boxes as `boxes` does; also return which of the given boxes were kept, one bool for each."""
         passes = self.image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
         return map_boxes(boxes, passes, min_area)
 
