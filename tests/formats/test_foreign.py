@@ -66,16 +66,24 @@ def tiff_of_16_bit_color():
         b"P6\n2 1\n65535\n" + bytes(12),
         b"P6\n2 1\n100\n" + bytes(6),
         b"P5\n2 1\n1000\n" + bytes(4),
-        tiff_of_16_bit_color(),
         saved(Image.new("F", (4, 5)), "TIFF"),
         saved(Image.new("I", (4, 5)), "TIFF"),
     ],
-    ids=["16-bit PPM", "PPM to 100", "PGM to 1000", "16-bit TIFF", "float TIFF", "32-bit TIFF"],
+    ids=["16-bit PPM", "PPM to 100", "PGM to 1000", "float TIFF", "32-bit TIFF"],
 )
 def test_what_pillow_would_cut_down_is_refused(data):
     """Never silently."""
     with pytest.raises(UnsupportedImage):
         formats.decode(data)
+
+
+def test_what_pillow_would_cut_down_is_left_to_imagecodecs():
+    """With every bit."""
+    pytest.importorskip("imagecodecs")
+    data = bytearray(tiff_of_16_bit_color())
+    data[-12:] = struct.pack("<6H", 1, 2, 3, 65535, 5, 256)
+
+    assert formats.decode(bytes(data)).tolist() == [[[1, 2, 3], [65535, 5, 256]]]
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"BM", b"GIF89a", b"P6\n2 1\n255\n", b"II*\0\x08\0\0\0"])

@@ -7,7 +7,6 @@ given to imagecodecs, an optional package.
 
 from __future__ import annotations
 
-import importlib
 import io
 import re
 from dataclasses import dataclass
@@ -15,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.errors import CorruptImage, ImageTooLarge, MissingExtra, UnsupportedImage
+from headrace import formats
+from headrace.errors import ImageTooLarge, UnsupportedImage
+from headrace.formats import _deep
+from headrace.formats._deep import require_imagecodecs
+
+__all__ = ["Picture", "read_picture", "readable_suffixes", "require_imagecodecs"]
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,19 +27,6 @@ if TYPE_CHECKING:
 
 # Pillow gives 8 bit of these whatever they hold, and does not say what they held.
 _REDUCED_BY_PILLOW = {"AVIF": "avif", "JPEG2000": "jpeg2k"}
-_IMAGECODECS = {
-    "avif": "avif",
-    "heic": "heif",
-    "heif": "heif",
-    "j2k": "jpeg2k",
-    "jls": "jpegls",
-    "jp2": "jpeg2k",
-    "jxl": "jpegxl",
-    "jxr": "jpegxr",
-    "png": "png",
-    "tif": "tiff",
-    "tiff": "tiff",
-}
 # These need other programs, or are documents rather than images.
 _NOT_IMAGES = {"BUFR", "EPS", "FPX", "GRIB", "HDF5", "HRI", "MPEG", "WMF"}
 
@@ -53,7 +44,7 @@ def readable_suffixes() -> frozenset[str]:
     from PIL import Image  # noqa: PLC0415 - slow to import
 
     pillow = {s for s, name in Image.registered_extensions().items() if name in Image.OPEN and name not in _NOT_IMAGES}
-    return frozenset(pillow | {f".{name}" for name in _IMAGECODECS} | {".npy"})
+    return frozenset(pillow | _deep.SUFFIXES.keys() | {".npy"})
 
 
 def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
@@ -63,21 +54,21 @@ def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
     from headrace.codec import pillow  # noqa: PLC0415 - imports Pillow
 
     if data.startswith(b"\x93NUMPY"):
-        return Picture(_load_npy(data), {})
+        return Picture(_deep.load_npy(data), {})
     try:
         # The limit is ours: Pillow's own is a global of the process, and warns.
         Image.MAX_IMAGE_PIXELS = None
         image = Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
-        codec = _IMAGECODECS.get(suffix.lower().removeprefix("."))
+        codec = _deep.sniff(memoryview(data)) or _deep.SUFFIXES.get(suffix.lower())
         if codec is None:
             raise UnsupportedImage("no reader of Pillow's or imagecodecs' knows this file, or it is damaged") from None
-        return Picture(_decode_deep(codec, data, f"to read {suffix} files"), {})
+        return Picture(_read_deep(codec, data, max_pixels, f"to read {suffix} files"), {})
     with image:
-        _check_image(image, max_pixels)
+        _check_image(image, data, max_pixels)
         codec = _deep_codec(image)
         if codec is not None:
-            array = _decode_deep(codec, data, f"to read this {image.format} file with all its bits")
+            array = _read_deep(codec, data, max_pixels, f"to read this {image.format} file with all its bits")
             if b"eXIf" in data:
                 image.load()  # EXIF may come after the pixels of a PNG
         elif image.format == "PPM" and image.mode == "I":
@@ -87,17 +78,13 @@ def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
         return Picture(array, pillow.metadata_of(image))
 
 
-def require_imagecodecs(purpose: str) -> Any:
-    """The imagecodecs package, or an error that says why and how to get it."""
-    try:
-        return importlib.import_module("imagecodecs")
-    except ImportError:
-        raise MissingExtra(
-            f"imagecodecs is needed {purpose}; install it with pip install 'headrace[imagecodecs]'"
-        ) from None
+def _read_deep(codec: str, data: bytes, max_pixels: int, purpose: str) -> npt.NDArray[Any]:
+    if formats.has_more_pages(data):
+        raise UnsupportedImage("the file holds several pages, and an .hri holds one; save each page as its own file")
+    return _deep.decode(codec, memoryview(data), max_pixels=max_pixels, purpose=purpose)
 
 
-def _check_image(image: ImageFile.ImageFile, max_pixels: int) -> None:
+def _check_image(image: ImageFile.ImageFile, data: bytes, max_pixels: int) -> None:
     if image.format == "HRI":
         raise UnsupportedImage("this is an .hri image already; headrace decode reads it")
     if image.width * image.height > max_pixels:
@@ -105,7 +92,9 @@ def _check_image(image: ImageFile.ImageFile, max_pixels: int) -> None:
             f"{image.height} x {image.width} are more than {max_pixels} pixels; raise --max-pixels if you trust it"
         )
     # An MPO is a photograph with previews or a second view: its first frame is the photograph.
-    if getattr(image, "is_animated", False) and image.format != "MPO":
+    # A TIFF may have smaller copies of its one page.
+    is_animated = getattr(image, "is_animated", False) and image.format != "MPO"
+    if is_animated and (image.format != "TIFF" or formats.has_more_pages(data)):
         raise UnsupportedImage(f"the file holds {getattr(image, 'n_frames', 'several')} frames, and an .hri holds one")
 
 
@@ -116,6 +105,8 @@ def _deep_codec(image: ImageFile.ImageFile) -> str | None:
     decoder, rawmode, last = _pillow_decoder(image)
     if decoder.startswith("ppm") and last not in (255, 65535):
         raise UnsupportedImage(f"a largest value of {last} would be rescaled by the reader; store 255 or 65535")
+    if image.format == "TIFF" and "X" in rawmode:
+        return "tiff"  # Pillow would drop the bands that it does not know
     is_deep = re.search(r";1[0-6]", rawmode) is not None and not image.mode.startswith("I;16")
     if not is_deep or (image.format == "PPM" and image.mode == "I"):
         return None
@@ -134,21 +125,3 @@ def _pillow_decoder(image: ImageFile.ImageFile) -> tuple[str, str, Any]:
     every = args if isinstance(args, tuple) else (args,)
     rawmode = every[0] if every and isinstance(every[0], str) else ""
     return decoder, rawmode, every[-1] if every else None
-
-
-def _decode_deep(codec: str, data: bytes, purpose: str) -> npt.NDArray[Any]:
-    imagecodecs = require_imagecodecs(purpose)
-    try:
-        array = getattr(imagecodecs, f"{codec}_decode")(data)
-    except ImportError:
-        raise MissingExtra(f"this build of imagecodecs has no {codec}, which is needed {purpose}") from None
-    except (RuntimeError, ValueError) as error:
-        raise CorruptImage(f"imagecodecs cannot decode it as {codec}: {error}") from None
-    return np.asarray(array)
-
-
-def _load_npy(data: bytes) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
-    except ValueError as error:
-        raise CorruptImage(f"NumPy cannot read it: {error}") from None

@@ -35,6 +35,7 @@ __all__ = [
     "backends",
     "decode",
     "get",
+    "has_more_pages",
     "orientation",
     "parse",
     "sniff",
@@ -47,6 +48,7 @@ NAMES = ("hri", "jpeg", "png", "raw", "webp")
 IMAGE_SUFFIXES = (
     *(".hri", ".jpg", ".jpeg", ".png", ".hrr", ".webp"),
     *(".bmp", ".gif", ".pbm", ".pgm", ".pnm", ".ppm", ".tif", ".tiff"),
+    *(".apng", ".jfif", ".jpe", ".avif", ".heic", ".heif", ".j2k", ".jp2", ".jxl", ".jxr", ".npy"),
 )
 
 
@@ -81,13 +83,27 @@ def sniff(data: Buffer) -> str | None:
 def decode(
     data: Buffer, *, color: Color = "keep", region: Region | None = None, max_pixels: int = MAX_PIXELS
 ) -> npt.NDArray[Any]:
-    """Decode an image of whatever format its first bytes show: ours, or BMP, GIF, PNM and TIFF through Pillow."""
+    """Decode an image of whatever format its first bytes show: one of ours, or one that `foreign` reads."""
     name = sniff(data)
     if name is None:
         from headrace.formats import foreign  # noqa: PLC0415 - rarely needed, and brings Pillow
 
         return foreign.decode(data, color=color, region=region, max_pixels=max_pixels)
     return get(name).decode(data, color=color, region=region, max_pixels=max_pixels)
+
+
+def has_more_pages(data: Buffer) -> bool:
+    """Whether a file holds more than the image that `decode` gives: pages of a TIFF, frames of a GIF or APNG."""
+    name = sniff(data)
+    if name == "png":
+        from headrace.formats import _png_chunks  # noqa: PLC0415
+
+        return _png_chunks.is_animated(byte_view(data))
+    if name is not None:
+        return False  # an animated WebP is refused by its decoder
+    from headrace.formats import foreign  # noqa: PLC0415 - rarely needed, and brings Pillow
+
+    return foreign.has_more_pages(data)
 
 
 def orientation(data: Buffer) -> int:

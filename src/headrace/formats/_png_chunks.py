@@ -146,6 +146,20 @@ def _read_other(view: memoryview, chunks: Chunks, name: bytes, start: int, end: 
         chunks.ancillary.append((name, start, end))
 
 
+def is_animated(view: memoryview) -> bool:
+    """Whether the file is an APNG of more than one frame, as its chunk before the first pixels says."""
+    position = len(SIGNATURE)
+    while position + 12 <= len(view):
+        n_bytes = int.from_bytes(view[position : position + 4], "big")
+        name = bytes(view[position + 4 : position + 8])
+        if name == b"acTL":
+            return int.from_bytes(view[position + 8 : position + 12], "big") > 1
+        if name == b"IDAT":
+            return False
+        position += 12 + n_bytes
+    return False
+
+
 def plainest(view: memoryview, chunks: Chunks, kind: Kind, depth: int) -> bytes:
     """The same image data under a fresh IHDR with `kind` and `depth`, which must filter alike, and no other chunk."""
     contents = struct.pack(">IIBBBBB", chunks.width, chunks.height, depth, kind, 0, 0, chunks.interlaced)

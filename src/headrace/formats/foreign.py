@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats that datasets arrive in and are not kept in: BMP, GIF, PNM and TIFF, read by Pillow.
+"""Formats that datasets arrive in and are not kept in: BMP, GIF, PNM and TIFF, read by Pillow, and those of `_deep`.
 
-Pillow cuts 16-bit color and odd depths down to 8 bit without a word; such files are refused here.
+Pillow cuts 16-bit color and odd depths down to 8 bit and drops extra bands without a word: such TIFF files are decoded
+by imagecodecs, and others are refused.
 """
 
 from __future__ import annotations
 
 import importlib
 import io
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.errors import CorruptImage, UnsupportedImage
+from headrace.formats import _deep, _tiff
 from headrace.formats._pixels import byte_view, check_color, check_pixels, decoder_errors, deliver
 from headrace.formats._types import MAX_PIXELS, Color, Region
 
@@ -32,6 +35,8 @@ _PLUGINS = {
     b"P6": ("PpmImagePlugin", "PpmImageFile"),
     b"II*\0": ("TiffImagePlugin", "TiffImageFile"),
     b"MM\0*": ("TiffImagePlugin", "TiffImageFile"),
+    b"II+\0": ("TiffImagePlugin", "TiffImageFile"),
+    b"MM\0+": ("TiffImagePlugin", "TiffImageFile"),
 }
 _MODES = ("L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I;16B")
 
@@ -43,11 +48,32 @@ def decode(
     check_color(color)
     view = byte_view(data)
     with decoder_errors("image"):
+        array = _decode(view, color, max_pixels)
+    return deliver(array, color=color, region=region, out=None)
+
+
+def has_more_pages(data: Buffer) -> bool:
+    """Whether a file holds more than the image that `decode` gives: pages of a TIFF, frames of a GIF."""
+    view = byte_view(data)
+    with decoder_errors("image"):
+        if _tiff.is_tiff(view):
+            return sum(1 for _ in islice(_tiff.pages(view), 2)) > 1
+        return bytes(view[:4]) == b"GIF8" and bool(getattr(_open(view), "is_animated", False))
+
+
+def _decode(view: memoryview, color: Color, max_pixels: int) -> npt.NDArray[Any]:
+    codec = _deep.sniff(view)
+    if codec not in (None, "tiff"):
+        return _deep.decode(codec, view, max_pixels=max_pixels, purpose=f"to read {codec} files")
+    try:
         image = _open(view)
         check_pixels(image.format or "foreign", image.height, image.width, max_pixels)
         _refuse_loss(image)
-        array = _array(image, color)
-    return deliver(array, color=color, region=region, out=None)
+        return _array(image, color)
+    except (SyntaxError, UnsupportedImage):  # a SyntaxError is how Pillow says that it has no mode for a TIFF
+        if codec is None:
+            raise
+        return _deep.decode(codec, view, max_pixels=max_pixels, purpose="to read this TIFF file with all its bits")
 
 
 def mode(data: Buffer) -> str:
@@ -63,7 +89,7 @@ def _open(view: memoryview) -> ImageFile:
     if plugin is None:
         raise CorruptImage(
             f"these bytes, which start with {head.hex(' ') or 'nothing'}, are of no known format; known are hri, jpeg, "
-            "png, raw, webp, and BMP, GIF, PNM and TIFF for reading"
+            "png, raw, webp, and for reading BMP, GIF, PNM, TIFF, AVIF, HEIF, JPEG 2000, JPEG XL, JPEG XR and NumPy's"
         )
     module, name = plugin
     # Not Image.open: its own bomb check, a process-wide setting, would come before max_pixels.
@@ -75,11 +101,13 @@ def _refuse_loss(image: ImageFile) -> None:
     """Refuse what Pillow would read with other values than the file has."""
     for codec, _, _, arguments in image.tile:
         raw_mode, *rest = arguments if isinstance(arguments, tuple) else (arguments,)
-        if codec.startswith("ppm") and rest and rest[0] != 255:
+        if codec.startswith("ppm") and rest and rest[0] != 255 and (image.mode, rest[0]) != ("I", 65535):
             raise UnsupportedImage(f"this PNM file's largest value is {rest[0]}; convert it to PNG")
         if image.format == "TIFF" and ";16" in str(raw_mode) and not image.mode.startswith("I;16"):
-            raise UnsupportedImage("Pillow cannot hold the 16-bit samples of this TIFF file; convert it to PNG")
-        if image.mode == "I" and raw_mode != "I;16B":
+            raise UnsupportedImage("Pillow cannot hold the 16-bit samples of this TIFF file")
+        if image.format == "TIFF" and "X" in str(raw_mode):
+            raise UnsupportedImage("Pillow would drop bands of this TIFF file")
+        if image.mode == "I" and raw_mode != "I;16B" and image.format != "PPM":
             raise UnsupportedImage(f"this {image.format} file has samples of more than 16 bits")
 
 
