@@ -62,7 +62,7 @@ def test_a_missing_partner_is_named(tmp_path, gone):
     write_pairs(tmp_path, SCENES)
     (tmp_path / gone).unlink()
     with pytest.raises(BadSource, match=gone.rpartition("/")[2]):
-        keys(CityscapesSource(tmp_path))
+        samples(CityscapesSource(tmp_path))
 
 
 def test_an_image_of_another_name_is_an_error(tmp_path):
@@ -70,7 +70,7 @@ def test_an_image_of_another_name_is_an_error(tmp_path):
     write_pairs(tmp_path, SCENES)
     write(tmp_path, {"leftImg8bit/train/ulm/extra.png": png(0)})
     with pytest.raises(BadSource, match=r"extra\.png"):
-        keys(CityscapesSource(tmp_path))
+        samples(CityscapesSource(tmp_path))
 
 
 def test_a_mask_that_is_a_link_to_elsewhere_is_refused(tmp_path):
@@ -82,7 +82,7 @@ def test_a_mask_that_is_a_link_to_elsewhere_is_refused(tmp_path):
     mask.unlink()
     mask.symlink_to(tmp_path / "secret.png")
     with pytest.raises(BadSource, match="leaves the source"):
-        keys(CityscapesSource(root))
+        samples(CityscapesSource(root))
 
 
 def test_copies_load_what_the_original_listed(tmp_path):

@@ -35,10 +35,10 @@ def test_boxes_labels_and_all_the_rest(tmp_path):
     assert dogs["annotation_id"] == [11, 13]
     assert dogs["iscrowd"] == [0, 1]
     assert dogs["area"] == [12.0, 30.0]
-    assert json.loads(dogs["segmentation"]) == [DOG["segmentation"], CAT["segmentation"]]
+    assert [json.loads(text) for text in dogs["segmentation"]] == [DOG["segmentation"], CAT["segmentation"]]
     assert [sample["image_id"] for sample in (cat, dogs, nothing)] == [2, 4, 9]
     assert nothing["boxes"][0].shape == (0, 4)
-    assert nothing["segmentation"] == "[]"
+    assert nothing["segmentation"] == []
     assert set(cat) == set(source.fields)
 
 
@@ -80,7 +80,7 @@ def test_hostile_file_names_are_refused(tmp_path, name):
         forged = tmp_path / "annotations" / "instances_forged.json"
         forged.write_text(json.dumps(contents))
         with pytest.raises(BadSource):
-            keys(CocoSource(forged, tmp_path / "train2017") if number else CocoSource(forged))
+            samples(CocoSource(forged, tmp_path / "train2017") if number else CocoSource(forged))
 
 
 def test_links_that_leave_the_folder_are_refused(tmp_path):
@@ -90,7 +90,7 @@ def test_links_that_leave_the_folder_are_refused(tmp_path):
     (tmp_path / "train2017" / "1.png").unlink()
     (tmp_path / "train2017" / "1.png").symlink_to(tmp_path / "secret.png")
     with pytest.raises(BadSource, match="leaves the source"):
-        keys(CocoSource(path))
+        samples(CocoSource(path))
 
 
 def test_a_missing_image_is_named(tmp_path):
@@ -98,7 +98,7 @@ def test_a_missing_image_is_named(tmp_path):
     path = write_coco(tmp_path, [1, 2], [])
     (tmp_path / "train2017" / "2.png").unlink()
     with pytest.raises(BadSource, match=r"2\.png"):
-        keys(CocoSource(path))
+        samples(CocoSource(path))
 
 
 @pytest.mark.parametrize(

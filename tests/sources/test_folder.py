@@ -105,13 +105,13 @@ def test_links_inside_are_followed_and_others_refused(tmp_path):
         link = root / "c.png"
         link.symlink_to(target)
         with pytest.raises(BadSource, match=r"c\.png"):
-            keys(FolderSource(root))
+            samples(FolderSource(root))
         link.unlink()
     for target in (outside, root):
         link = root / "folder"
         link.symlink_to(target)
         with pytest.raises(BadSource, match="link to a folder"):
-            keys(FolderSource(root))
+            samples(FolderSource(root))
         link.unlink()
 
 
@@ -130,7 +130,7 @@ def test_pipes_and_folders_named_like_images(tmp_path):
     assert keys(FolderSource(tmp_path)) == ["x.png/a.png"]
     os.mkfifo(tmp_path / "y.png")
     with pytest.raises(BadSource, match="pipe"):
-        keys(FolderSource(tmp_path))
+        samples(FolderSource(tmp_path))
 
 
 def test_names_that_are_no_text_are_refused(tmp_path):
@@ -140,7 +140,7 @@ def test_names_that_are_no_text_are_refused(tmp_path):
     except OSError:
         pytest.skip("this file system refuses such names itself")
     with pytest.raises(BadSource, match="UTF-8"):
-        keys(FolderSource(tmp_path))
+        samples(FolderSource(tmp_path))
 
 
 @pytest.mark.parametrize("change", ["gone", "longer", "shorter", "pipe", "folder"])

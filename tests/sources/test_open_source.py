@@ -73,8 +73,10 @@ def test_an_unknown_folder_is_told_what_was_looked_for(tmp_path):
 def test_splits_are_not_taken_for_classes(tmp_path):
     """A label that says train or val would be nonsense."""
     write(tmp_path, {"train/cat/a.png": png(0), "val/cat/b.png": png(1)})
-    with pytest.raises(BadSource, match="splits train, val"):
-        open_source(tmp_path)
+    source = open_source(tmp_path)
+
+    assert source.fields == {"image": "image", "split": "str"}
+    assert keys(source) == ["train/cat/a.png", "val/cat/b.png"]
     assert open_source(tmp_path / "train").kind == "folder"
 
 
@@ -100,7 +102,7 @@ def test_what_is_no_source_is_refused(tmp_path, source, kind):
 def test_every_kind_is_listed():
     """The command line offers them."""
     assert KINDS[0] == "auto"
-    assert len(set(KINDS)) == 9
+    assert len(set(KINDS)) == 10
 
 
 def test_orientation_of_an_image_is_upright_unless_it_says_so(tmp_path):
@@ -116,3 +118,36 @@ def test_importing_sources_imports_no_library():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("s-{000..002}.tar", ["s-000", "s-001", "s-002"]),
+        ("s-{2..0}.tar", ["s-2", "s-1", "s-0"]),
+        ("s-{8..11}.tar", ["s-8", "s-9", "s-10", "s-11"]),
+        ("{b,a}.tar", ["b", "a"]),
+        ("{a,b}-{0..1}.tar", ["a-0", "a-1", "b-0", "b-1"]),
+        ("{a,b}-*.tar", ["a-0", "a-1", "b-0"]),
+    ],
+)
+def test_braces_stand_for_several_files(tmp_path, pattern, names):
+    """As a shell, and WebDataset's own loader, read them; in their order."""
+    for name in names:
+        write_tar(tmp_path / f"{name}.tar", [("0.png", png(0))])
+    assert keys(open_source(tmp_path / pattern)) == [f"{name}.tar/0" for name in names]
+
+
+def test_braces_name_the_file_that_is_missing(tmp_path):
+    """Not all that was asked for is there."""
+    write_tar(tmp_path / "s-0.tar", [("0.png", png(0))])
+    with pytest.raises(BadSource, match=r"s-1\.tar is not there"):
+        open_source(tmp_path / "s-{0..1}.tar")
+    with pytest.raises(BadSource, match="more than"):
+        open_source(tmp_path / "s-{0..99999999}.tar")
+
+
+def test_braces_in_a_name_are_a_name(tmp_path):
+    """A file that is there is taken as it is called."""
+    write_tar(tmp_path / "s-{0..1}.tar", [("0.png", png(0))])
+    assert keys(open_source(tmp_path / "s-{0..1}.tar")) == ["s-{0..1}.tar/0"]

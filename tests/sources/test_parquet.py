@@ -180,7 +180,7 @@ def test_files_without_images_or_with_other_columns_are_refused(tmp_path):
     write_hugging_face(tmp_path / "b.parquet", 0, 1)
     pq.write_table(pa.table({"image": [{"bytes": png(0), "path": None}]}), tmp_path / "c.parquet")
     with pytest.raises(BadSource, match=r"c\.parquet"):
-        keys(ParquetSource([tmp_path / "b.parquet", tmp_path / "c.parquet"]))
+        samples(ParquetSource([tmp_path / "b.parquet", tmp_path / "c.parquet"]))
 
 
 def test_an_image_feature_of_another_type_is_refused(tmp_path):

@@ -107,7 +107,7 @@ def test_hostile_members_are_refused(tmp_path, member):
         WebDatasetSource([tmp_path / "a.tar"])
     write_tar(tmp_path / "b.tar", [("0.png", png(0)), ("1.png", png(1)), member])
     with pytest.raises(BadSource):
-        keys(WebDatasetSource([tmp_path / "b.tar"]))
+        samples(WebDatasetSource([tmp_path / "b.tar"]))
 
 
 def lying_header(n_bytes, name="1.png"):
@@ -151,7 +151,7 @@ def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(tar, "_FREE_BYTES", 2**20)
     write_tar(tmp_path / "a.tar.gz", [("0.png", png(0)), ("1.png", bytes(2**24))], "w:gz")
     with pytest.raises(BadSource, match="bomb"):
-        keys(WebDatasetSource([tmp_path / "a.tar.gz"]))
+        samples(WebDatasetSource([tmp_path / "a.tar.gz"]))
 
 
 def test_damaged_archives_are_named(tmp_path):
@@ -185,7 +185,7 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):
     contents[contents.index(b"1.png")] ^= 1
     (tmp_path / "a.tar").write_bytes(contents)
     with pytest.raises(BadSource, match="damaged header"):
-        keys(WebDatasetSource([tmp_path / "a.tar"]))
+        samples(WebDatasetSource([tmp_path / "a.tar"]))
 
 
 @pytest.mark.parametrize(

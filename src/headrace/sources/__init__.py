@@ -9,6 +9,7 @@ Nothing that a source says is trusted: names that lead elsewhere, links, devices
 """
 
 from headrace.sources._detect import KINDS, open_source
+from headrace.sources._splits import SplitSource
 from headrace.sources._types import MAX_FILE_BYTES, Encoded, Item, Source, orientation
 from headrace.sources.cityscapes import CityscapesSource
 from headrace.sources.coco import CocoSource
@@ -16,6 +17,7 @@ from headrace.sources.dataset import DatasetSource, is_dataset
 from headrace.sources.folder import ClassFolderSource, FolderSource
 from headrace.sources.iterable import IterableSource
 from headrace.sources.parquet import ParquetSource
+from headrace.sources.segmentation import SegmentationSource
 from headrace.sources.webdataset import WebDatasetSource
 
 __all__ = [
@@ -30,7 +32,9 @@ __all__ = [
     "Item",
     "IterableSource",
     "ParquetSource",
+    "SegmentationSource",
     "Source",
+    "SplitSource",
     "WebDatasetSource",
     "is_dataset",
     "open_source",

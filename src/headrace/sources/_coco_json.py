@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from headrace.errors import BadSource
+from headrace.sources._paths import require_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,7 @@ class Annotations:
 
 def read(path: str) -> Annotations:
     """Read and check an `instances_*.json`."""
+    require_file(path)
     try:
         n_bytes = Path(path).stat().st_size
         if n_bytes > LARGEST_JSON:

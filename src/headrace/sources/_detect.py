@@ -3,70 +3,197 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import BadSource
-from headrace.sources import _tar, cityscapes, coco, dataset, folder, iterable, parquet, webdataset
-from headrace.sources._paths import folders, is_image_name, walk
+from headrace.errors import BadSource, HeadraceError
+from headrace.sources import (
+    _splits,
+    _tar,
+    cityscapes,
+    coco,
+    dataset,
+    folder,
+    iterable,
+    parquet,
+    segmentation,
+    webdataset,
+)
+from headrace.sources._globs import matching_files
+from headrace.sources._paths import folders, has_images, is_image_name
 
 if TYPE_CHECKING:
     from headrace.records import Dataset
     from headrace.sources._types import Source
 
-KINDS = ("auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes", "dataset", "iterable")
+KINDS = (
+    *("auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"),
+    "iterable",
+)
 _PARQUET = (".parquet",)
-_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev"}
+_ANNOTATIONS = ("annotations/instances_*.json", "instances_*.json", "_annotations.coco.json")
 
 
-def open_source(source: str | Path | Dataset | Iterable[Mapping[str, object]], kind: str = "auto") -> Source:
+def open_source(
+    source: str | Path | Dataset | Iterable[Mapping[str, object]],
+    kind: str = "auto",
+    *,
+    split: str | None = None,
+    mask_suffix: str | None = None,
+) -> Source:
     """Open a dataset as people have it.
 
+    Files or folders named after splits (train, val, test …) become one source with a field `split`.
+
     Args:
-        source: A folder, a file, a glob such as `shards/*.tar`, a dataset, or an iterable of dicts.
+        source: A folder, a file, a glob such as `shards/*.tar` or `shard-{000..009}.tar`, a dataset, or an iterable of
+            dicts.
         kind: One of `KINDS`; `"auto"` looks at what is there.
+        split: Open only this split, without the field `split`.
+        mask_suffix: For `segmentation`: what a mask's stem has after its image's, such as `_mask`.
 
     """
     if kind not in KINDS:
         raise BadSource(f"there is no kind of source {kind!r}; the kinds are {', '.join(KINDS)}")
     if not isinstance(source, (str, Path)):
-        if kind in ("auto", "dataset") and dataset.is_plain(source):
-            return dataset.DatasetSource(source)
-        if kind not in ("auto", "iterable"):
-            raise BadSource(f"a source of kind {kind!r} is a path, not {type(source).__name__}")
-        if not isinstance(source, Iterable):
-            raise BadSource(f"a source is a path or an iterable of dicts, not {type(source).__name__}")
-        return iterable.IterableSource(source)
-    path = Path(source)
-    return _open(path, _detect(path) if kind == "auto" else kind)
+        return _open_object(source, kind, split)
+    try:
+        return _open_path(Path(source), kind, split, mask_suffix)
+    except HeadraceError:
+        raise
+    except OSError as error:
+        raise BadSource(f"{error.filename or source} cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # other people's parsers raise anything over damaged files
+        raise BadSource(f"{source} cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _open(path: Path, kind: str) -> Source:
+def _open_object(source: object, kind: str, split: str | None) -> Source:
+    if split is not None and not dataset.is_plain(source):
+        raise BadSource(f"split is for paths and datasets, not for {type(source).__name__}")
+    if kind in ("auto", "dataset") and dataset.is_plain(source):
+        return dataset.DatasetSource(source, split=split)
+    if kind not in ("auto", "iterable"):
+        raise BadSource(f"a source of kind {kind!r} is a path, not {type(source).__name__}")
+    if not isinstance(source, Iterable):
+        raise BadSource(f"a source is a path or an iterable of dicts, not {type(source).__name__}")
+    return iterable.IterableSource(source)
+
+
+def _open_path(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> Source:
+    if mask_suffix is not None and kind == "auto":
+        kind = "segmentation"
+    if kind in ("auto", "segmentation", "coco") or (split is not None and kind in ("folder", "classes")):
+        by_split = _split_folders(path, kind, split)
+        if by_split:
+            return _open_splits(path, by_split, kind, split, mask_suffix)
+    if kind == "auto":
+        kind = _detect(path)
+    return _open(path, kind, split, mask_suffix)
+
+
+def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     openers: dict[str, Callable[[], Source]] = {
         "folder": lambda: folder.FolderSource(path),
         "classes": lambda: folder.ClassFolderSource(path),
-        "webdataset": lambda: webdataset.WebDatasetSource(_files(path, _tar.SUFFIXES)),
-        "parquet": lambda: parquet.ParquetSource(_files(path, _PARQUET)),
-        "coco": lambda: coco.CocoSource(_annotations(path)),
-        "cityscapes": lambda: _cityscapes(path),
-        "dataset": lambda: dataset.DatasetSource(path),
+        "segmentation": lambda: _segmentation(path, split, mask_suffix),
+        "webdataset": lambda: _from_files(matching_files(path, _tar.SUFFIXES), split, webdataset.WebDatasetSource),
+        "parquet": lambda: _from_files(matching_files(path, _PARQUET), split, parquet.ParquetSource),
+        "coco": lambda: coco.CocoSource(_annotations(path, split)),
+        "cityscapes": lambda: _cityscapes(path, split),
+        "dataset": lambda: dataset.DatasetSource(path, split=split),
     }
     if kind not in openers:
         raise BadSource(f"a source of kind {kind!r} is an iterable of dicts, not a path")
+    if split is not None and kind in ("folder", "classes"):
+        raise BadSource(f"{path} has no split {split!r}: it holds no folder of that name")
+    if mask_suffix is not None and kind != "segmentation":
+        raise BadSource(f"a mask suffix is for sources of kind 'segmentation', not {kind!r}")
     return openers[kind]()
 
 
-def _detect(path: Path) -> str:
+def _from_files(files: list[str], split: str | None, make: Callable[[list[str]], Source]) -> Source:
+    groups = _splits.group_files(files, split)
+    if split is not None:
+        return make(groups[split])
+    whole = make(files)
+    if not groups or _splits.SPLIT in whole.fields:
+        return whole
+    parts = {name: make(found) for name, found in groups.items()}
+    in_folders = len({os.path.dirname(path) for path in files}) > 1  # noqa: PTH120 - a Path for every file is slow
+    return _splits.SplitSource(parts, {name: name for name in parts} if in_folders else None)
+
+
+def _split_folders(path: Path, kind: str, split: str | None) -> dict[str, Path]:
+    """Folders named after splits; nothing if there are fewer than two and none is asked for."""
+    if not path.is_dir() or dataset.is_dataset(path) or _is_cityscapes(path):
+        return {}
+    if kind == "auto" and (_instances(path) or matching_files(path, (*_tar.SUFFIXES, *_PARQUET), required=False)):
+        return {}
+    root = path
+    names = folders(str(root))
+    inner = [name for name in names if name.lower() in segmentation.IMAGE_FOLDERS]
+    if (
+        kind != "segmentation"
+        and len(inner) == 1
+        and not any(has_images(str(root), n) for n in names if n not in inner)
+    ):
+        root = path / inner[0]  # images/train, images/val
+        names = folders(str(root))
+    found = {name.lower(): root / name for name in names if name.lower() in _splits.NAMES}
+    found = {name: place for name, place in found.items() if any(file.is_file() for file in place.rglob("*"))}
+    if split is not None:
+        return found if split in found else {}
+    if len(found) < 2:
+        return {}
+    others = [name for name in names if name.lower() not in found and has_images(str(root), name)]
+    if others or any(is_image_name(entry) for entry in os.listdir(root)):  # noqa: PTH208 - only names are needed
+        beside = others[0] if others else "images"
+        raise BadSource(
+            f"{root} holds the splits {', '.join(found)} and beside them {beside}; choose one split with "
+            f"--split {next(iter(found))} (split={next(iter(found))!r}), or say what they are: --from folder or classes"
+        )
+    return found
+
+
+def _open_splits(path: Path, found: dict[str, Path], kind: str, split: str | None, mask_suffix: str | None) -> Source:
+    if split is not None:
+        return _open_path(_splits.chosen(found, split, "the source"), kind, None, mask_suffix)
+    kinds = {name: _detect(place) if kind == "auto" else kind for name, place in found.items()}
+    if set(kinds.values()) == {"folder", "classes"} and all(map(_is_all_folders, found.values())):
+        kinds = dict.fromkeys(found, "classes")
+    if len(set(kinds.values())) > 1:
+        described = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
+        raise BadSource(
+            f"the splits are of different kinds ({described}); build one of them with --split {next(iter(found))} "
+            f"(split={next(iter(found))!r})"
+        )
+    (only,) = set(kinds.values())
+    if only == "classes":
+        every = sorted({name for place in found.values() for name in folders(str(place))}, key=str.encode)
+        parts: dict[str, Source] = {name: folder.ClassFolderSource(place, every) for name, place in found.items()}
+    else:
+        parts = {name: _open(place, only, None, mask_suffix) for name, place in found.items()}
+    return _splits.SplitSource(parts, {name: place.relative_to(path).as_posix() for name, place in found.items()})
+
+
+def _is_all_folders(path: Path) -> bool:
+    return not any(is_image_name(name) for name in os.listdir(path))  # noqa: PTH208 - only names are needed
+
+
+def _detect_file(path: Path) -> str:
+    for suffixes, kind in ((_tar.SUFFIXES, "webdataset"), (_PARQUET, "parquet"), ((".json",), "coco")):
+        if path.name.lower().endswith(suffixes):
+            return kind
+    found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "is not there"
+    raise BadSource(f"{path} {found}")
+
+
+def _detect(path: Path) -> str:  # noqa: PLR0911 - one return for each kind
     """The kind of what is at a path, told from names alone."""
     if not path.is_dir():
-        for suffixes, kind in ((_tar.SUFFIXES, "webdataset"), (_PARQUET, "parquet"), ((".json",), "coco")):
-            if path.name.lower().endswith(suffixes):
-                return kind
-        found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "is not there"
-        raise BadSource(f"{path} {found}")
+        return _detect_file(path)
     if dataset.is_dataset(path):
         return "dataset"
     if _is_cityscapes(path):
@@ -74,8 +201,10 @@ def _detect(path: Path) -> str:
     if _instances(path):
         return "coco"
     for suffixes, kind in ((_tar.SUFFIXES, "webdataset"), (_PARQUET, "parquet")):
-        if _listed(path, suffixes):
+        if matching_files(path, suffixes, required=False):
             return kind
+    if segmentation.pair_of_folders(str(path)) is not None:
+        return "segmentation"
     return _detect_folder(path)
 
 
@@ -84,54 +213,47 @@ def _detect_folder(path: Path) -> str:
     with os.scandir(root) as entries:
         if any(is_image_name(entry.name) and not entry.name.startswith(".") for entry in entries):
             return "folder"
-    with_images = [name for name in folders(root) if next(walk(root, name), None) is not None]
+    with_images = [name for name in folders(root) if has_images(root, name)]
     if not with_images:
         raise BadSource(
             f"{path} is no source that is known. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
-            "gtFine/ (cityscapes), annotations/instances_*.json (coco), *.tar or *.tar.gz (webdataset), *.parquet or "
-            "data/*.parquet (parquet), images (folder), folders with images (classes)"
-        )
-    if len(with_images) > 1 and all(name.lower() in _SPLITS for name in with_images):
-        raise BadSource(
-            f"{path} holds the splits {', '.join(with_images)}; give one of them, such as {path / with_images[0]}, "
-            "or say what they are: 'folder' or 'classes'"
+            "gtFine/ (cityscapes), annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz "
+            "(webdataset), *.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), images (folder), "
+            "folders with images (classes)"
         )
     return "classes" if len(with_images) > 1 else "folder"
 
 
-def _files(path: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """The files that a path, a folder or a glob means, sorted by their bytes."""
-    if path.is_dir():
-        found = _listed(path, suffixes)
-    elif path.exists():
-        found = [str(path)]
-    else:
-        found = sorted(glob.glob(str(path), recursive=True), key=os.fsencode)  # noqa: PTH207 - takes absolute patterns
-    if not found:
-        raise BadSource(f"{path} matches no {' or '.join(suffixes)} file")
-    return found
-
-
-def _listed(path: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """Files with such a name in a folder, or in its folder `data`, where Hugging Face puts them."""
-    for place in (path, path / "data"):
-        if place.is_dir():
-            found = [str(file) for file in place.iterdir() if file.name.lower().endswith(suffixes) and file.is_file()]
-            if found:
-                return sorted(found, key=os.fsencode)
-    return []
+def _segmentation(path: Path, split: str | None, mask_suffix: str | None) -> Source:
+    """Images and masks, and in both of them folders named after splits: images/train and masks/train."""
+    pair = segmentation.pair_of_folders(str(path)) if path.is_dir() else None
+    names = folders(str(path / pair[0])) if pair is not None else []
+    found = {name.lower(): name for name in names if name.lower() in _splits.NAMES}
+    if split is not None:
+        below = _splits.chosen(found, split, path)
+        return segmentation.SegmentationSource(path, mask_suffix, below)
+    if len(found) < 2 or len(found) < len(names):
+        return segmentation.SegmentationSource(path, mask_suffix)
+    parts = {split: segmentation.SegmentationSource(path, mask_suffix, name) for split, name in found.items()}
+    return _splits.SplitSource(parts)
 
 
 def _instances(path: Path) -> list[Path]:
-    return sorted([*path.glob("annotations/instances_*.json"), *path.glob("instances_*.json")])
+    return sorted(found for pattern in _ANNOTATIONS for found in path.glob(pattern))
 
 
-def _annotations(path: Path) -> Path:
+def _annotations(path: Path, split: str | None) -> Path:
     if not path.is_dir():
         return path
     found = _instances(path)
+    if split is not None:
+        found = [file for file in found if _splits.split_of(str(file)) == split]
     if len(found) != 1:
-        choice = f"holds {', '.join(map(str, found))}; give one of them" if found else "has no instances_*.json"
+        names = [_splits.split_of(str(file)) for file in found]
+        hint = f", or choose with --split {names[0]} (split={names[0]!r})" if names and all(names) else ""
+        named = f" of split {split!r}" if split is not None else ""
+        missing = f"has no instances_*.json or _annotations.coco.json{named}"
+        choice = f"holds {', '.join(map(str, found))}; give one of them{hint}" if found else missing
         raise BadSource(f"{path} {choice}")
     return found[0]
 
@@ -140,11 +262,11 @@ def _is_cityscapes(path: Path) -> bool:
     return (path / cityscapes.IMAGES).is_dir() and (path / cityscapes.MASKS).is_dir()
 
 
-def _cityscapes(path: Path) -> Source:
+def _cityscapes(path: Path, split: str | None) -> Source:
     """The root, or `leftImg8bit/<split>` under it."""
     if _is_cityscapes(path):
-        return cityscapes.CityscapesSource(path)
+        return cityscapes.CityscapesSource(path, split=split)
     whole = path.absolute()
-    if whole.parent.name == cityscapes.IMAGES:
+    if whole.parent.name == cityscapes.IMAGES and split in (None, whole.name):
         return cityscapes.CityscapesSource(whole.parent.parent, split=whole.name)
     raise BadSource(f"{path} has no folders {cityscapes.IMAGES} and {cityscapes.MASKS}")

@@ -2,6 +2,7 @@
 """Files of a source: listed in the order of their path's bytes, and read. No name and no link is trusted.
 
 Links to files inside of the source are followed; links that leave it, links to folders, devices and pipes are refused.
+What is wrong with one file does not end a listing: the file is listed with its problem.
 """
 
 from __future__ import annotations
@@ -9,14 +10,30 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import BadSource
 from headrace.formats import IMAGE_SUFFIXES
-from headrace.sources._types import MAX_FILE_BYTES
+from headrace.sources._types import MAX_FILE_BYTES, Ignored, Item, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_LONGEST_PATH = 4096
+
+
+class Found(NamedTuple):
+    """A file of a source, by its path relative to the root."""
+
+    path: str
+    n_bytes: int
+    stamp: int
+    """Modification time in nanoseconds."""
+    problem: str | None = None
+
+    def item(self, *locator: object) -> Item:
+        return Item(self.path, self.n_bytes, locator, self.stamp, self.problem)
 
 
 def join(root: str, relative: str) -> str:
@@ -28,53 +45,70 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES)
 
 
-def walk(root: str, below: str = "") -> Iterator[tuple[str, int]]:
-    """The images under `root/below`: path relative to `root` and size, ascending by the path's bytes.
+def walk(root: str, below: str = "", ignored: Ignored | None = None) -> Iterator[Found]:
+    """The images under `root/below`, ascending by the bytes of their path.
 
-    Names that start with a dot are passed over, and so are files that are not named like an image. One folder's names
-    are held at a time, and those of the folders above it.
+    Names that start with a dot are passed over. Files that are not named like an image are counted in `ignored`. One
+    folder's names are held at a time, and those of the folders above it.
     """
     real_root = os.path.realpath(root)
-    pending = [_listing(root, below, real_root)]
+    pending = [_listing(root, below, real_root, ignored)]
     while pending:
         entry = next(pending[-1], None)
         if entry is None:
             pending.pop()
-        elif entry[1] is None:
-            pending.append(_listing(root, entry[0], real_root))
+        elif isinstance(entry, str):
+            pending.append(_listing(root, entry, real_root, ignored))
         else:
-            yield entry[0], entry[1]
+            yield entry
+
+
+def has_images(root: str, below: str = "") -> bool:
+    return next(walk(root, below), None) is not None
 
 
 def folders(path: str) -> list[str]:
     """Names of the folders in a folder, sorted by their bytes, without those that start with a dot."""
     with _scan(path) as entries:
-        found = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+        found = [entry for entry in entries if _is_folder(entry) and not entry.name.startswith(".")]
     for entry in found:
-        _refuse_folder_link(entry)
+        if entry.is_symlink():
+            raise BadSource(_folder_link(entry))
     return sorted((checked_name(entry.name, path) for entry in found), key=str.encode)
 
 
-def _listing(root: str, below: str, real_root: str) -> Iterator[tuple[str, int | None]]:
-    """Folders (size None) and images of one folder; a folder sorts as if its name ended in `/`, as full paths do."""
+def _listing(root: str, below: str, real_root: str, ignored: Ignored | None) -> Iterator[str | Found]:
+    """Folders (as text) and images of one folder; a folder sorts as if its name ended in `/`, as full paths do."""
     path = join(root, below) if below else root
     found = []
     with _scan(path) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            is_folder = entry.is_dir()
+            is_folder = _is_folder(entry)
             if is_folder or is_image_name(entry.name):
-                name = checked_name(entry.name, path)
-                found.append((name.encode() + b"/" * is_folder, name, entry))
-    found.sort(key=lambda triple: triple[0])
-    for sort_key, name, entry in found:
+                found.append((os.fsencode(entry.name) + b"/" * is_folder, entry))
+            elif ignored is not None:
+                ignored.add(f"{below}/{entry.name}" if below else entry.name)
+    found.sort(key=lambda pair: pair[0])
+    for sort_key, entry in found:
+        name = printable(entry.name)
         relative = f"{below}/{name}" if below else name
-        if sort_key.endswith(b"/"):
-            _refuse_folder_link(entry)
-            yield relative, None
+        if name != entry.name:
+            yield Found(relative, 0, 0, f"{printable(path)} holds a name that is not UTF-8: {name}; rename it")
+        elif not sort_key.endswith(b"/"):
+            yield _stat(entry, relative, real_root)
+        elif entry.is_symlink():
+            yield Found(relative, 0, 0, _folder_link(entry))
         else:
-            yield relative, _size(entry, real_root)
+            yield relative
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _scan(path: str) -> os._ScandirIterator[str]:
@@ -84,20 +118,21 @@ def _scan(path: str) -> os._ScandirIterator[str]:
         raise BadSource(f"{path} cannot be listed: {error.strerror}") from error
 
 
-def _refuse_folder_link(entry: os.DirEntry[str]) -> None:
-    if entry.is_symlink():
-        raise BadSource(f"{entry.path} is a link to a folder, which is not followed; give the folder itself")
+def _folder_link(entry: os.DirEntry[str]) -> str:
+    return f"{entry.path} is a link to a folder, which is not followed; give the folder itself"
 
 
-def _size(entry: os.DirEntry[str], real_root: str) -> int:
-    if entry.is_symlink():
-        check_inside(entry.path, real_root)
+def _stat(entry: os.DirEntry[str], relative: str, real_root: str) -> Found:
     try:
+        if entry.is_symlink():
+            check_inside(entry.path, real_root)
         status = entry.stat()
+        _check_regular(status, entry.path)
     except OSError as error:
-        raise BadSource(f"{entry.path} cannot be read: {error.strerror}") from error
-    _check_regular(status, entry.path)
-    return status.st_size
+        return Found(relative, 0, 0, f"{entry.path} cannot be read: {error.strerror}")
+    except BadSource as error:
+        return Found(relative, 0, 0, str(error))
+    return Found(relative, status.st_size, status.st_mtime_ns)
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
@@ -114,16 +149,28 @@ def check_inside(path: str, real_root: str) -> None:
         raise BadSource(f"{path} is a link that leaves the source (to {target}); copy the file in its place")
 
 
-def file_size(root: str, relative: str) -> int:
-    """The size of a file that some list names."""
+def require_file(path: str) -> None:
+    """Refuse what is no file before it is opened: a pipe would be waited for."""
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError) as error:
+        raise BadSource(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise BadSource(f"{path} is a folder, device, pipe or socket and no file")
+
+
+def find(root: str, relative: str) -> Found:
+    """A file that some list names: its size, or what is wrong with it."""
     path = join(root, relative)
     try:
         status = Path(path).stat()
+        _check_regular(status, path)
+        check_inside(path, os.path.realpath(root))
     except OSError as error:
-        raise BadSource(f"{path} cannot be read: {error.strerror}") from error
-    _check_regular(status, path)
-    check_inside(path, os.path.realpath(root))
-    return status.st_size
+        return Found(relative, 0, 0, f"{path} cannot be read: {error.strerror}")
+    except ValueError as error:  # BadSource, and names that no system call takes
+        return Found(relative, 0, 0, str(error))
+    return Found(relative, status.st_size, status.st_mtime_ns)
 
 
 def checked_name(name: str, where: str) -> str:
@@ -131,13 +178,18 @@ def checked_name(name: str, where: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise BadSource(f"{where} holds a name that is not UTF-8: {os.fsencode(name)!r}; rename it") from None
+        shown = name.encode(errors="surrogatepass").decode(errors="backslashreplace")
+        raise BadSource(f"{where} holds a name that is not UTF-8: {shown}; rename it") from None
     return name
 
 
 def checked_relative(name: str, where: str) -> str:
     """A relative path, with `/`, from an archive or a list; refused if it could lead anywhere else."""
     checked_name(name, where)
+    if len(name) > _LONGEST_PATH:
+        raise BadSource(
+            f"{where} names {name[:80]!r}…, a path of {len(name)} characters; at most {_LONGEST_PATH} are taken"
+        )
     parts = name.split("/")
     if not name or "\0" in name or "\\" in name or ".." in parts or name.startswith("/") or name[1:2] == ":":
         raise BadSource(f"{where} names {name!r}; a path in a source is relative and has no '..', '\\' or drive")

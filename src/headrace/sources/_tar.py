@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of a tar archive: listed without reading them, and refused if they are anything but plain files.
+"""The members of a tar archive: listed without reading them. Those that are not plain files are listed with a problem.
 
 The standard library's `tarfile` parses the headers. It keeps a list of all members, takes a damaged header for the end
 of the archive, and reads extended headers of any size; each is dealt with here.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from headrace.errors import BadSource
-from headrace.sources._paths import checked_relative
+from headrace.sources._paths import checked_relative, require_file
 from headrace.sources._types import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Member(NamedTuple):
     name: str
     offset: int
     n_bytes: int
+    problem: str | None = None
+    """Why it cannot be read; offset and size are then 0."""
 
 
 def is_compressed(path: str) -> bool:
@@ -41,7 +43,7 @@ def is_compressed(path: str) -> bool:
 
 
 def members(path: str) -> Iterator[Member]:
-    """The plain files of an archive, in its order."""
+    """The files of an archive, in its order. BadSource ends the listing where what follows cannot be found."""
     try:
         with _Archive(path) as file:
             # The archive is open in our hands; tarfile never learns of its compression.
@@ -49,13 +51,27 @@ def members(path: str) -> Iterator[Member]:
                 while (header := archive.next()) is not None:
                     archive.members.clear()  # type: ignore[attr-defined]  # typeshed leaves it out
                     if not header.isdir():
-                        yield _checked(path, file, header)
+                        yield _member(path, file, header)
                 end = archive.offset
             _check_end(path, file, end)
+    except BadSource:
+        raise
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadSource(f"{path} is no valid tar archive, or it is damaged: {error}") from error
     except OSError as error:
         raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # tarfile raises anything over forged headers: IndexError, ValueError, RecursionError
+        raise BadSource(f"{path} has a damaged header: {type(error).__name__}: {error}") from error
+
+
+def _member(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
+    try:
+        return _checked(path, file, header)
+    except _Truncated:
+        raise
+    except BadSource as error:
+        shown = header.name.encode(errors="surrogatepass").decode(errors="backslashreplace")
+        return Member(shown, 0, 0, str(error))
 
 
 def _checked(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
@@ -75,10 +91,15 @@ def _check_end(path: str, file: _Archive, end: int) -> None:
         raise BadSource(f"{path} has a damaged header at byte {end}; what follows it cannot be found")
 
 
+class _Truncated(BadSource):
+    """Nothing after this member can be found."""
+
+
 class _Archive:
     """The bytes of an archive, unpacked as they are read; refuses the appetite of hostile headers."""
 
     def __init__(self, path: str) -> None:
+        require_file(path)
         self.path = path
         self._n_bytes = Path(path).stat().st_size
         if is_compressed(path):
@@ -111,7 +132,7 @@ class _Archive:
         """Refuse a member that reaches beyond the archive, or beyond what an honest one unpacks to."""
         if end > self._limit:
             kind = "unpacks to more than" if is_compressed(self.path) else "has only"
-            raise BadSource(
+            raise _Truncated(
                 f"{self.path} {kind} {self._limit} bytes, and {name!r} reaches to {end}: truncated or a bomb"
             )
 
@@ -121,7 +142,11 @@ class Unpacked:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file = gzip.open(path)  # noqa: SIM115 - open as long as this is
+        require_file(path)
+        try:
+            self._file = gzip.open(path)  # noqa: SIM115 - open as long as this is
+        except OSError as error:
+            raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
 
     def read(self, offset: int, n_bytes: int) -> bytes:
         try:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace import formats
 from headrace.errors import BadSource
+
+_MAX_SUFFIXES = 20
+_OTHER_SUFFIXES = "with other suffixes"
 
 MAX_FILE_BYTES = 2**30
 """One encoded image, or one member of an archive, has no business to be larger."""
@@ -24,6 +28,15 @@ class Item:
     """Size of the sample's images in the source, from its directory; an average where it does not say more."""
     locator: tuple[Any, ...]
     """Where the source finds it again; nobody else's business."""
+    stamp: int = 0
+    """Changes when the sample's contents do: its file's modification time, or a checksum; 0 where neither is known."""
+    problem: str | None = None
+    """Why this sample cannot be loaded, if the listing shows that already; `load` raises it."""
+
+    def check(self) -> None:
+        """Raise BadSource if the listing found something wrong with this sample."""
+        if self.problem is not None:
+            raise BadSource(self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,43 @@ class Encoded:
     """For messages: the file, and where in it."""
     orientation: int | None = None
     """As EXIF has it, where the source knows it though these bytes may not say."""
+
+
+class Ignored:
+    """Counts the files of a source that are not samples, by the end of their names."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, tuple[int, str]] = {}
+        """Suffix → how many, and the first of them by name."""
+
+    def add(self, name: str) -> None:
+        suffix = os.path.splitext(name)[1].lower()  # noqa: PTH122 - a Path for every file costs ten times as much
+        if suffix not in self.counts and len(self.counts) >= _MAX_SUFFIXES:
+            suffix = _OTHER_SUFFIXES
+        count, first = self.counts.get(suffix, (0, name))
+        self.counts[suffix] = (count + 1, min(first, name))
+
+    @classmethod
+    def union(cls, parts: Iterable[Ignored | None]) -> Ignored:
+        """The counts of several sources together."""
+        total = cls()
+        for part in parts:
+            for suffix, (count, first) in (part.counts if part is not None else {}).items():
+                so_far, example = total.counts.get(suffix, (0, first))
+                total.counts[suffix] = (so_far + count, example)
+        return total
+
+    def describe(self) -> list[str]:
+        """One line for each suffix, the most frequent first."""
+        ordered = sorted(self.counts.items(), key=lambda entry: (-entry[1][0], entry[0]))
+        return [
+            f"{count} {suffix or 'without suffix'} (such as {printable(first)})" for suffix, (count, first) in ordered
+        ]
+
+
+def printable(name: str) -> str:
+    """A file name as valid text: bytes that are not UTF-8 are written as escapes."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 class Source(Protocol):
@@ -65,7 +115,10 @@ class Source(Protocol):
         ...
 
     def items(self) -> Iterator[Item]:
-        """List the samples. Streams; holds no pixels."""
+        """List the samples. Streams; holds no pixels.
+
+        What is wrong with one sample does not end the listing: its item has a `problem`.
+        """
         ...
 
     def load(self, item: Item) -> dict[str, object]:

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import file_size, folders, join, read_file, walk
+from headrace.sources._paths import Found, find, folders, join, read_file, walk
 from headrace.sources._types import Encoded, Item, encoded
 
 if TYPE_CHECKING:
@@ -45,32 +45,38 @@ class CityscapesSource:
     def items(self) -> Iterator[Item]:
         empty = True
         for split in self._splits:
-            for path, n_bytes in walk(self._root, f"{IMAGES}/{split}"):
+            for found in walk(self._root, f"{IMAGES}/{split}"):
                 empty = False
-                yield self._pair(split, path, n_bytes)
-            self._check_masks(split)
+                yield self._pair(split, found)
+            yield from self._masks_alone(split)
         if empty:
             raise BadSource(f"{join(self._root, IMAGES)} holds no images in {', '.join(self._splits)}")
 
-    def _pair(self, split: str, path: str, n_bytes: int) -> Item:
+    def _pair(self, split: str, found: Found) -> Item:
+        path = found.path
         city, _, name = path.removeprefix(f"{IMAGES}/{split}/").rpartition("/")
         if not city or not name.endswith(_IMAGE_END):
-            raise BadSource(f"{join(self._root, path)} is not named <city>/<scene>{_IMAGE_END}")
+            problem = f"{join(self._root, path)} is not named <city>/<scene>{_IMAGE_END}"
+            return found._replace(problem=found.problem or problem).item()
         mask = f"{MASKS}/{split}/{city}/{name.removesuffix(_IMAGE_END)}{_MASK_END}"
         if not os.path.lexists(join(self._root, mask)):
-            raise BadSource(f"{join(self._root, path)} has no label map; {mask} is missing")
-        mask_bytes = file_size(self._root, mask)
-        return Item(path, n_bytes + mask_bytes, (split, city, n_bytes, mask, mask_bytes))
+            problem = f"{join(self._root, path)} has no label map; {mask} is missing"
+            return found._replace(problem=found.problem or problem).item()
+        other = find(self._root, mask)
+        both = Found(path, found.n_bytes + other.n_bytes, max(found.stamp, other.stamp), found.problem or other.problem)
+        return both.item(split, city, found.n_bytes, mask, other.n_bytes, other.stamp)
 
-    def _check_masks(self, split: str) -> None:
-        for path, _ in walk(self._root, f"{MASKS}/{split}"):
-            if path.endswith(_MASK_END):
-                image = f"{IMAGES}{path.removeprefix(MASKS).removesuffix(_MASK_END)}{_IMAGE_END}"
+    def _masks_alone(self, split: str) -> Iterator[Item]:
+        for found in walk(self._root, f"{MASKS}/{split}"):
+            if found.path.endswith(_MASK_END):
+                image = f"{IMAGES}{found.path.removeprefix(MASKS).removesuffix(_MASK_END)}{_IMAGE_END}"
                 if not os.path.lexists(join(self._root, image)):
-                    raise BadSource(f"{join(self._root, path)} has no image; {image} is missing")
+                    problem = f"{join(self._root, found.path)} has no image; {image} is missing"
+                    yield found._replace(problem=found.problem or problem).item()
 
     def load(self, item: Item) -> dict[str, object]:
-        split, city, image_bytes, mask, mask_bytes = item.locator
+        item.check()
+        split, city, image_bytes, mask, mask_bytes, _ = item.locator
         return {
             "image": self._read(item.key, image_bytes),
             "mask": self._read(mask, mask_bytes),

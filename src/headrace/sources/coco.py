@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """COCO: an `instances_*.json` and a folder of images; boxes become corners, category ids become labels from 0 up.
 
-What is in the file about an object stays: its segmentation (JSON text), area, crowd flag and id. Images without objects
-are samples too. The order is that of the images' ids, as torchvision's CocoDetection has it.
+What is in the file about an object stays: its segmentation (JSON text), area, crowd flag and id. They belong to the
+boxes: where a crop removes a box, its segmentation, area, flag and id go with it. Their values are those of the file.
+Images without objects are samples too. The order is that of the images' ids, as torchvision's CocoDetection has it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import numpy as np
 
 from headrace.errors import BadSource
 from headrace.sources import _coco_json as coco_json
-from headrace.sources._paths import checked_relative, file_size, join, read_file
+from headrace.sources._paths import Found, checked_relative, find, join, read_file
 from headrace.sources._types import Item, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_LARGEST = 2**63 - 1
 
 
 class CocoSource:
@@ -41,10 +45,10 @@ class CocoSource:
         "image": "image",
         "boxes": "boxes",
         "image_id": "int64",
-        "annotation_id": "list<int64>",
-        "area": "list<float32>",
-        "iscrowd": "list<int64>",
-        "segmentation": "str",
+        "annotation_id": "list<int64> of boxes",
+        "area": "list<float32> of boxes",
+        "iscrowd": "list<int64> of boxes",
+        "segmentation": "list<str> of boxes",
     }
 
     def __init__(self, annotations: str | Path, images: str | Path | None = None) -> None:
@@ -67,11 +71,20 @@ class CocoSource:
 
     def items(self) -> Iterator[Item]:
         annotations, self._read = self._read or coco_json.read(self._annotations), None
+        changed = Path(self._annotations).stat().st_mtime_ns
         for image_id, name, text in annotations.by_image():
-            relative = checked_relative(name, f"{self._annotations}, image {image_id},")
-            yield Item(relative, file_size(self._root, relative), (image_id, text))
+            found = self._found(image_id, name)
+            yield found._replace(stamp=max(found.stamp, changed)).item(image_id, text)
+
+    def _found(self, image_id: int, name: str) -> Found:
+        where = f"{self._annotations}, image {image_id},"
+        try:
+            return find(self._root, checked_relative(name, where))
+        except BadSource as error:
+            return Found(f"image {image_id}", 0, 0, str(error))
 
     def load(self, item: Item) -> dict[str, object]:
+        item.check()
         image_id, text = item.locator
         path = join(self._root, item.key)
         objects = json.loads(text)
@@ -81,9 +94,9 @@ class CocoSource:
             "boxes": (_corners(objects, where), self._labels_of(objects, where)),
             "image_id": image_id,
             "annotation_id": [_number(found, "id", where) for found in objects],
-            "area": [float(_number(found, "area", where, 0.0)) for found in objects],
+            "area": [_number(found, "area", where, 0.0) for found in objects],
             "iscrowd": [int(_number(found, "iscrowd", where, 0)) for found in objects],
-            "segmentation": json.dumps([found.get("segmentation") for found in objects], separators=(",", ":")),
+            "segmentation": [json.dumps(found.get("segmentation"), separators=(",", ":")) for found in objects],
         }
 
     def _labels_of(self, objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -98,7 +111,7 @@ def _corners(objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dt
     """x, y, width, height → x0, y0, x1, y1, added in double precision."""
     try:
         boxes = np.array([found["bbox"] for found in objects], np.float64).reshape(len(objects), 4)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise BadSource(f"{where}: an annotation has no bbox of four numbers") from None
     if not np.isfinite(boxes).all():
         raise BadSource(f"{where}: a bbox is not finite")
@@ -110,6 +123,8 @@ def _number(found: dict[str, Any], name: str, where: str, default: float | None 
     value = found.get(name, default)
     if not isinstance(value, (int, float)):
         raise BadSource(f"{where}: {name} of an annotation is {str(value)[:40]!r} and no number")
+    if not -_LARGEST <= value <= _LARGEST:  # false for NaN, too
+        raise BadSource(f"{where}: {name} of an annotation is {str(value)[:40]}; it must be a finite number of 64 bits")
     return value
 
 

@@ -36,18 +36,31 @@ def is_plain(source: object) -> TypeGuard[Dataset]:
     return isinstance(source, Dataset) and source.transform is None
 
 
+def _only(dataset: Dataset, split: str) -> Dataset:
+    """The samples of one split."""
+    if dataset.fields.get("split") != "str":
+        raise BadSource(f"{dataset.path} has no field 'split' of type str; its fields are {', '.join(dataset.fields)}")
+    names = [dataset.value(index, "split") for index in range(len(dataset))]
+    rows = [index for index, name in enumerate(names) if name == split]
+    if not rows:
+        raise BadSource(f"{dataset.path} has no split {split!r}; it has {', '.join(sorted(set(names)))}")
+    return dataset.select(rows)
+
+
 class DatasetSource:
     """The samples of a dataset, in its order."""
 
     kind = "dataset"
     sequential = False
 
-    def __init__(self, dataset: Dataset | str | PathLike[str]) -> None:
+    def __init__(self, dataset: Dataset | str | PathLike[str], *, split: str | None = None) -> None:
         from headrace.records import Dataset, open_dataset  # noqa: PLC0415
 
         if not isinstance(dataset, Dataset) and not is_dataset(dataset):
             raise BadSource(f"{dataset} is no finished dataset: it has no {MANIFEST}")
         self._dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+        if split is not None:
+            self._dataset = _only(self._dataset, split)
         self._pixels = {name: kind for name, kind in self._dataset.fields.items() if kind in _PIXELS}
 
     @property
@@ -56,7 +69,7 @@ class DatasetSource:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        return self._dataset.fields
+        return {field.name: field.declared for field in self._dataset.manifest.fields}
 
     @property
     def classes(self) -> Sequence[str] | None:
@@ -69,8 +82,11 @@ class DatasetSource:
         turned = [
             dataset.column(f"{name}.orientation") if kind == "image" else upright for name, kind in self._pixels.items()
         ]
+        content = int(dataset.fingerprint, 16)  # labels and other values have no checksums of their own
+        stamps = [dataset.column(f"{name}.0.checksum") for name in self._pixels]
         for index, n_bytes in enumerate(np.broadcast_to(sizes, len(dataset))):
-            yield Item(dataset.key(index), int(n_bytes), (index, *(int(column[index]) for column in turned)))
+            stamp = (hash(tuple(int(column[index]) for column in stamps)) + content) % 2**64
+            yield Item(dataset.key(index), int(n_bytes), (index, *(int(column[index]) for column in turned)), stamp)
 
     def load(self, item: Item) -> dict[str, object]:
         index, *orientations = item.locator

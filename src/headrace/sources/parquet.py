@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import formats
 from headrace.errors import BadSource
 from headrace.sources._local import Local
+from headrace.sources._paths import require_file
 from headrace.sources._types import MAX_FILE_BYTES, Item, encoded, field_name
 
 if TYPE_CHECKING:
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 16  # a batch of images in memory, not a row group of them
 _READ_AHEAD = 2**20
+_MAX_GROUP_ROWS = 2**30  # more is a forged count: nobody writes a billion images in one row group
 _MASK_WORDS = ("mask", "seg", "annotation", "label")
 
 
 class ParquetSource:
-    """The rows of Parquet files, file by file in the order given. The first file says which columns there are."""
+    """The rows of Parquet files, file by file in the order given. The first intact one says which columns there are."""
 
     kind = "parquet"
     sequential = False
@@ -40,12 +43,12 @@ class ParquetSource:
             raise BadSource("there is no Parquet file to read")
         self._paths = tuple(os.fspath(path) for path in paths)
         self._cursor: Local[_Cursor] = Local()
-        schema = _open(self._paths[0]).schema_arrow
+        self._first, schema = _first_schema(self._paths)
         features = _features(schema)
-        self._columns = _columns(self._paths[0], schema, features)
+        self._columns = _columns(self._first, schema, features)
         self._fields = {name: kind for name, (_, kind) in self._columns.items()}
         if "image" not in self._fields.values():
-            raise BadSource(f"{self._paths[0]} has no image column; its columns are {', '.join(schema.names)}")
+            raise BadSource(f"{self._first} has no image column; its columns are {', '.join(schema.names)}")
         self._classes = _class_names(features)
 
     @property
@@ -58,25 +61,38 @@ class ParquetSource:
 
     def items(self) -> Iterator[Item]:
         for number, path in enumerate(self._paths):
-            file = _open(path)
-            self._check_columns(path, file.schema_arrow)
             name = Path(path).name
             row = 0
-            for group in range(file.metadata.num_row_groups):
-                head = file.metadata.row_group(group)
-                for place in range(head.num_rows):
-                    yield Item(f"{name}/{row:09d}", head.total_byte_size // head.num_rows, (number, group, place))
-                    row += 1
+            try:
+                for group, (n_rows, n_bytes) in enumerate(self._row_groups(path)):
+                    stamp = Path(path).stat().st_mtime_ns
+                    for place in range(n_rows):
+                        yield Item(f"{name}/{row:09d}", n_bytes // n_rows, (number, group, place), stamp)
+                        row += 1
+            except (BadSource, OSError) as error:
+                yield Item(name, 0, (number, 0, 0), 0, str(error))
+
+    def _row_groups(self, path: str) -> list[tuple[int, int]]:
+        """Rows and bytes of each row group of a file that has the expected columns."""
+        with _explained(path):
+            file = _open(path)
+            self._check_columns(path, file.schema_arrow)
+            heads = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+            sizes = [(head.num_rows, max(head.total_byte_size, 0)) for head in heads]
+        if any(not 0 <= rows <= _MAX_GROUP_ROWS for rows, _ in sizes):
+            raise BadSource(f"{path} has a row group of {max(sizes)[0]} rows; at most {_MAX_GROUP_ROWS} are read")
+        return sizes
 
     def _check_columns(self, path: str, schema: pa.Schema) -> None:
         """Two files of one dataset have the same columns with the same types."""
         found = _columns(path, schema, _features(schema))
         if found != self._columns:
             raise BadSource(
-                f"{path} has the columns {_describe(found)}, and {self._paths[0]} has {_describe(self._columns)}"
+                f"{path} has the columns {_describe(found)}, and {self._first} has {_describe(self._columns)}"
             )
 
     def load(self, item: Item) -> dict[str, object]:
+        item.check()
         number, group, place = item.locator
         path = self._paths[number]
         cursor = self._cursor.get((path, group), lambda: _Cursor(path, group, [c for c, _ in self._columns.values()]))
@@ -108,8 +124,10 @@ class _Cursor:
             self._restart()
         try:
             while self._batch is None or place >= self._start + self._batch.num_rows:
+                # Both together, and only after the read: a batch that cannot be read must not shift the others.
+                following = next(self._batches)
                 self._start += self._batch.num_rows if self._batch is not None else 0
-                self._batch = next(self._batches)
+                self._batch = following
         except (pa.ArrowException, OSError) as error:
             raise BadSource(f"{self._path}, row group {self._group}, cannot be read: {error}") from error
         except StopIteration:
@@ -121,11 +139,35 @@ def _open(path: str) -> pq.ParquetFile:
     import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    require_file(path)
     try:
         # Buffered: otherwise a whole column of a row group, all its images, is read at once.
         return pq.ParquetFile(path, buffer_size=_READ_AHEAD)
     except (pa.ArrowException, OSError) as error:
         raise BadSource(f"{path} is no Parquet file that can be read: {error}") from error
+
+
+def _first_schema(paths: Sequence[str]) -> tuple[str, pa.Schema]:
+    """The first file that can be opened, and its schema."""
+    problem: BadSource | None = None
+    for path in paths:
+        try:
+            with _explained(path):
+                return path, _open(path).schema_arrow
+        except BadSource as error:
+            problem = problem or error
+    raise problem or BadSource("there is no Parquet file to read")
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn whatever pyarrow raises over damaged metadata into BadSource."""
+    try:
+        yield
+    except BadSource:
+        raise
+    except Exception as error:
+        raise BadSource(f"{path} is no Parquet file that can be read: {type(error).__name__}: {error}") from error
 
 
 def _features(schema: pa.Schema) -> dict[str, Any]:

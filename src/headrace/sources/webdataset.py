@@ -10,32 +10,42 @@
 | `.json`, `.text`, `.transcript`, `.txt` | as they end | str |
 | anything else | as it ends | bytes |
 
-The first sample says which fields there are. A plain `.tar` is read at random. A compressed one (`.tar.gz`, `.tgz`) has
-to be unpacked from its start up to each sample: every worker does so for itself, so unpack it first if there are many.
+The first intact sample says which fields there are. A plain `.tar` is read at random. A compressed one (`.tar.gz`,
+`.tgz`) has to be unpacked from its start up to each sample: every worker does so for itself, so unpack it first if
+there are many.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import BadSource
 from headrace.sources import _tar
 from headrace.sources._local import Local
 from headrace.sources._paths import is_image_name, read_range
-from headrace.sources._types import Item, encoded, field_name
+from headrace.sources._types import Ignored, Item, encoded, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _INT64 = {"class": "label", "cls": "label", "count": "count", "id": "id", "index": "index", "inx": "inx"}
 _STR = ("json", "text", "transcript", "txt")
+_ARRAY = "npy"  # in a WebDataset an array beside the image, not the image
 _MASK_WORDS = ("mask", "seg", "label")
 _MOST_MEMBERS = 256  # of one sample
 _LARGEST_TEXT = 2**26
 
 Part = tuple[str, int, int]  # what follows the first dot, offset, bytes
+
+
+class _Group(NamedTuple):
+    """The files of one sample: their name up to its first dot, and what is wrong with one of them."""
+
+    name: str
+    parts: tuple[Part, ...]
+    problem: str | None = None
 
 
 class WebDatasetSource:
@@ -51,28 +61,46 @@ class WebDatasetSource:
         self._paths = tuple(os.fspath(path) for path in paths)
         self._names = _names(self._paths)
         self._unpacked: Local[_tar.Unpacked] = Local()
-        base, parts = next(_groups(self._paths[0]), ("", ()))
-        if not base:
-            raise BadSource(f"{self._paths[0]} holds no samples")
-        self._fields = dict(map(_field, parts))
-        if len(self._fields) != len(parts):
+        self.ignored = Ignored()
+        path, first = self._first_sample()
+        self._fields = dict(map(_field, first.parts))
+        if len(self._fields) != len(first.parts):
             raise BadSource(
-                f"{self._paths[0]}: two files of sample {base!r} make one field; rename one: {_ends(parts)}"
+                f"{path}: two files of sample {first.name!r} make one field; rename one: {_ends(first.parts)}"
             )
         if "image" not in self._fields.values():
-            raise BadSource(f"{self._paths[0]}: its first sample, {base!r}, has no image; it has {_ends(parts)}")
+            raise BadSource(f"{path}: its first sample, {first.name!r}, has no image; it has {_ends(first.parts)}")
+
+    def _first_sample(self) -> tuple[str, _Group]:
+        """The first intact sample, which says which fields there are."""
+        problem = ""
+        for path in self._paths:
+            try:
+                for group in _groups(path, Ignored()):
+                    if group.problem is None:
+                        return path, group
+                    problem = problem or group.problem
+            except BadSource as error:
+                problem = problem or str(error)
+        raise BadSource(problem or f"{self._paths[0]} holds no samples")
 
     @property
     def fields(self) -> dict[str, str]:
         return self._fields
 
     def items(self) -> Iterator[Item]:
+        self.ignored = Ignored()
         for number, path in enumerate(self._paths):
-            for base, parts in _groups(path):
-                n_bytes = sum(part[2] for part in parts)
-                yield Item(f"{self._names[number]}/{base}", n_bytes, (number, parts))
+            try:
+                stamp = Path(path).stat().st_mtime_ns
+                for name, parts, problem in _groups(path, self.ignored):
+                    n_bytes = sum(part[2] for part in parts)
+                    yield Item(f"{self._names[number]}/{name}", n_bytes, (number, parts), stamp, problem)
+            except (BadSource, OSError) as error:
+                yield Item(self._names[number], 0, (number, ()), 0, str(error))
 
     def load(self, item: Item) -> dict[str, object]:
+        item.check()
         number, parts = item.locator
         path = self._paths[number]
         sample: dict[str, object] = {}
@@ -97,25 +125,40 @@ class WebDatasetSource:
         return contents
 
 
-def _groups(path: str) -> Iterator[tuple[str, tuple[Part, ...]]]:
-    """Samples of one archive: the name up to the first dot, and the files."""
-    base = ""
+def _groups(path: str, ignored: Ignored) -> Iterator[_Group]:
+    """The samples of one archive. Those before a damaged place come first, and then the error."""
+    base: str | None = None
     parts: list[Part] = []
-    for member in _tar.members(path):
+    problem: str | None = None
+    damage: BadSource | None = None
+    members = _tar.members(path)
+    while True:
+        try:
+            member = next(members)
+        except StopIteration:
+            break
+        except BadSource as error:
+            damage = error
+            break
         folder, _, file_name = member.name.rpartition("/")
         stem, dot, end = file_name.partition(".")
-        if not dot or not stem or _is_remark(member.name):
+        if member.problem is None and (not dot or not stem or _is_remark(member.name)):
+            ignored.add(member.name)
             continue
         name = f"{folder}/{stem}" if folder else stem
         if name != base:
-            if parts:
-                yield base, tuple(parts)
-            base, parts = name, []
+            if base is not None:
+                yield _Group(base, tuple(parts), problem)
+            base, parts, problem = name, [], None
         if len(parts) == _MOST_MEMBERS:
-            raise BadSource(f"{path}: sample {base!r} has more than {_MOST_MEMBERS} files")
+            problem = problem or f"{path}: sample {base!r} has more than {_MOST_MEMBERS} files"
+            continue
+        problem = problem or member.problem
         parts.append((end.lower(), member.offset, member.n_bytes))
-    if parts:
-        yield base, tuple(parts)
+    if base is not None:
+        yield _Group(base, tuple(parts), problem)
+    if damage is not None:
+        raise damage
 
 
 def _is_remark(name: str) -> bool:
@@ -126,7 +169,7 @@ def _is_remark(name: str) -> bool:
 def _field(part: Part) -> tuple[str, str]:
     """The field, name and type, that a file is."""
     end = part[0]
-    if is_image_name(f".{end}"):
+    if is_image_name(f".{end}") and not end.endswith(_ARRAY):
         role = end.rpartition(".")[0]
         is_mask = any(word in role for word in _MASK_WORDS)
         return (field_name(role) if role else "image"), "mask" if is_mask else "image"

@@ -86,7 +86,8 @@ def list_items(source: Source, seconds: float) -> tuple[list[Item], bool]:
     end = time.perf_counter() + seconds
     found: list[Item] = []
     for item in source.items():
-        found.append(item)
+        if item.problem is None:
+            found.append(item)
         if len(found) % 1024 == 0 and time.perf_counter() > end:
             return found, False
     return found, True
