@@ -202,7 +202,7 @@ def test_threads_and_handles_are_given_back(source, tmp_path):
     for number in range(3):
         headrace.build(source, tmp_path / f"{number}.hr", workers=1 + number % 2)
         with pytest.raises(BuildError):
-            headrace.build(source, tmp_path / f"{number}.hr", workers=1)
+            headrace.build(source, tmp_path / f"{number}.hr", workers=1, format="raw")
     assert (handles(), threading.active_count()) == before
 
 

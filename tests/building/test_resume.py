@@ -167,7 +167,6 @@ def half_built(source, dest, monkeypatch, **options):
         ({"format": "raw"}, r'formats was .*"hri:dense".* and is .*"raw"'),
         ({"align": 4096}, "align was 64 and is 4096"),
         ({"shard_size": 5000}, "shard_bytes was 10000 and is 5000"),
-        ({"on_error": "skip"}, 'on_error was "raise" and is "skip"'),
     ],
 )
 def test_other_options_do_not_go_on(source, expected, tmp_path, monkeypatch, options, message):
@@ -285,15 +284,18 @@ def test_killed_while_cleaning_up(source, expected, tmp_path, monkeypatch):
 
 
 def test_remains_beside_a_finished_dataset_are_no_hindrance(source, tmp_path):
-    """Killed between dataset.json and the clean-up: the dataset is whole, and refused like any other."""
+    """Killed between dataset.json and the clean-up: the dataset is complete, and the same build has nothing to do."""
     dest = tmp_path / "a.hr"
     headrace.build(source, dest, workers=1)
     (dest / ".building").mkdir()
     (dest / ".building" / "000000.part").write_bytes(b"old")
     assert len(headrace.open(dest)) == 60
     assert headrace.open(dest).verify().ok
+    assert headrace.build(source, dest, workers=1).was_finished
+    assert not (dest / ".building").exists()
+    (dest / ".building").mkdir()
     with pytest.raises(BuildError, match="finished dataset"):
-        headrace.build(source, dest, workers=1)
+        headrace.build(source, dest, workers=1, format="raw")
     assert not (dest / ".building").exists()
 
 
@@ -350,3 +352,98 @@ def test_pixels_after_a_resume(source, tmp_path, monkeypatch):
     for index in range(60):
         np.testing.assert_array_equal(ds[index]["image"], make_image(int(ds.key(index)[-8:-4])))
     assert ds.verify().ok
+
+
+def test_a_finished_build_has_nothing_to_do(source, expected, tmp_path):
+    """Started again after its last step, it says that it is done."""
+    dest = tmp_path / "a.hr"
+    first = headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE)
+    again = headrace.build(source, dest, workers=2, shard_size=SHARD_SIZE)
+    assert (first.was_finished, again.was_finished) == (False, True)
+    assert (again.samples, again.n_bytes, again.fingerprint) == (first.samples, first.n_bytes, first.fingerprint)
+    assert tree(dest) == expected
+    with pytest.raises(BuildError, match=r"finished dataset.*--force"):
+        headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE, resume=False)
+
+
+@pytest.mark.parametrize("change", ["new file", "gone", "renamed", "other pixels of the same size"])
+def test_a_finished_build_of_a_source_that_changed_is_refused(tmp_path, change):
+    source = make_folder(tmp_path / "photos", 12)
+    headrace.build(source, tmp_path / "a.hr", workers=1)
+    path = source / "ant" / "0003.png"
+    if change == "new file":
+        shutil.copy(path, source / "ant" / "more.png")
+    elif change == "gone":
+        path.unlink()
+    elif change == "renamed":
+        path.rename(source / "ant" / "0003a.png")
+    else:
+        path.write_bytes(path.read_bytes())
+    with pytest.raises(BuildError, match=r"its source has changed since.*--force"):
+        headrace.build(source, tmp_path / "a.hr", workers=1)
+
+
+def test_a_finished_iterable_cannot_be_compared(tmp_path):
+    headrace.build([{"image": make_image(0)}], tmp_path / "a.hr", workers=1)
+    with pytest.raises(BuildError, match="whether an iterable still yields the same"):
+        headrace.build([{"image": make_image(0)}], tmp_path / "a.hr", workers=1)
+
+
+def test_a_file_that_changed_without_changing_size_is_built_again(tmp_path, monkeypatch):
+    """Its modification time tells; the other shards are kept."""
+    source = make_folder(tmp_path / "photos", 60)
+    half_built(source, tmp_path / "a.hr", monkeypatch)
+    path = source / "ant" / "0000.png"
+    data = bytearray(path.read_bytes())
+    pixels = np.full_like(make_image(0), 7)
+    headrace.build([{"image": pixels}], tmp_path / "other.hr", workers=1, format="png")
+    path.write_bytes(headrace.formats.get("png").encode(pixels).ljust(len(data), b"\0"))
+    assert headrace.build(source, tmp_path / "a.hr", workers=1, shard_size=SHARD_SIZE).kept_shards == 2
+    np.testing.assert_array_equal(headrace.open(tmp_path / "a.hr")[0]["image"], pixels)
+
+
+def test_an_iterable_with_other_pixels_is_refused(tmp_path, monkeypatch):
+    samples = [{"image": make_image(n)} for n in range(40)]
+    half_built(samples, tmp_path / "a.hr", monkeypatch)
+    samples[1] = {"image": samples[1]["image"] ^ 1}
+    with pytest.raises(BuildError, match=r"samples of shard 0 have other pixels.*--no-resume"):
+        headrace.build(samples, tmp_path / "a.hr", workers=1, shard_size=SHARD_SIZE)
+
+
+@pytest.mark.parametrize("name", ["shards/000001.hrs", ".building/000001.part"])
+def test_a_finished_shard_that_changed_without_changing_size_is_made_again(
+    source, expected, tmp_path, monkeypatch, name
+):
+    dest = tmp_path / "a.hr"
+    half_built(source, dest, monkeypatch)
+    data = bytearray((dest / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (dest / name).write_bytes(data)
+    assert headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE).kept_shards == 2
+    assert tree(dest) == expected
+
+
+def test_skipping_can_be_chosen_later(tmp_path):
+    """One bad file late in the build: what was finished before it is kept."""
+    source, dest = make_folder(tmp_path / "photos", 60), tmp_path / "a.hr"
+    (source / "cow" / "0059.png").write_bytes(b"no image")
+    with pytest.raises(BuildError, match=r"cow/0059\.png.*--on-error skip"):
+        headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE)
+    kept = len(finished(dest))
+    assert kept > 2
+    report = headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE, on_error="skip")
+    assert (report.kept_shards, report.samples, report.skipped_count) == (kept, 59, 1)
+    headrace.build(source, tmp_path / "b.hr", workers=1, shard_size=SHARD_SIZE, on_error="skip")
+    assert tree(dest) == tree(tmp_path / "b.hr")
+
+
+def test_not_skipping_can_be_chosen_later_too(tmp_path, monkeypatch):
+    """A shard that skipped a sample is made again, and stops at it."""
+    source, dest = make_folder(tmp_path / "photos", 60), tmp_path / "a.hr"
+    (source / "ant" / "0000.png").write_bytes(b"no image")
+    half_built(source, dest, monkeypatch, on_error="skip")
+    with pytest.raises(BuildError, match=r"ant/0000\.png"):
+        headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE)
+    shutil.copy(source / "ant" / "0003.png", source / "ant" / "0000.png")
+    with pytest.raises(BuildError, match="source has changed"):
+        headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE, on_error="skip")

@@ -11,28 +11,26 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from headrace.building._assemble import Effort, Provenance, assemble, finish_up, writer_name
+from headrace.building._assemble import Effort, Provenance, assemble, finish_up, report_finished, writer_name
 from headrace.building._crew import Crew, ProcessCrew, ThreadCrew
+from headrace.building._feed import feed, shard_samples
+from headrace.building._finished import difference
 from headrace.building._options import (
-    MAX_SHARD_SAMPLES,
     SHARD_BYTES,
-    SHARD_SAMPLES,
     Conversion,
     OnError,
+    Pages,
     describe,
     make_conversion,
 )
-from headrace.building._pipeline import Pipeline, Unit
+from headrace.building._pipeline import Pipeline
 from headrace.building._progress import Meter, ProgressHook
 from headrace.building._report import BuildReport
-from headrace.building._site import BUILDING, Site, refuse_finished, refuse_strangers
+from headrace.building._site import BUILDING, Site, refuse_finished, refuse_strangers, remove_building
 from headrace.errors import BuildError
 from headrace.records import Dataset
+from headrace.records._manifest import MANIFEST
 from headrace.sources import DatasetSource, Source, open_source
-
-# A chunk is what a worker takes at a time: enough to make messages cheap, little enough to share out evenly.
-CHUNK_BYTES = 1 << 20
-CHUNK_SAMPLES = 128
 
 # Below so many bytes an image, for each worker, processes are used. An estimate from the shares that `_hire` names:
 # where exactly the two are equally fast has not been measured.
@@ -56,19 +54,25 @@ def build(
     force: bool = False,
     verify: bool = True,
     on_error: OnError = "raise",
+    split: str | None = None,
+    mask_suffix: str | None = None,
+    apply_orientation: bool = False,
+    pages: Pages = "one",
     shard_size: int = SHARD_BYTES,
     align: int = 64,
     progress: ProgressHook | None = None,
 ) -> BuildReport:
     """Make a dataset of a folder, an archive, a table, another dataset or any iterable of dicts.
 
-    Killed at any moment and called again with the same arguments, it goes on, and ends in the same bytes.
+    Killed at any moment and called again with the same arguments, it goes on, and ends in the same bytes. Called again
+    after its end, it does nothing. Finished shards are read and compared with their checksums. A file of the source
+    counts as unchanged while its size and modification time are.
 
     Args:
         source: A path, an iterable of samples, or one of `headrace.sources`. Of a dataset the samples are stored anew.
         dest: The dataset's folder; made if need be, and refused if it holds anything else.
-        kind: What the source is: `auto`, `folder`, `classes`, `webdataset`, `parquet`, `coco`, `cityscapes`
-            or `dataset`.
+        kind: What the source is: `auto`, `folder`, `classes`, `segmentation`, `webdataset`, `parquet`, `coco`,
+            `cityscapes` or `dataset`.
         format: For images: `hri:fast`, `hri:dense`, `png`, `jpeg`, `webp`, `raw`, or `keep` for the source's own bytes.
         mask_format: For masks; by default the same, or `hri:dense` if that would lose values.
         plan: Shares of formats, or a JSON file with them; for the fields it names it outranks `format`.
@@ -76,9 +80,15 @@ def build(
             or more a loader chooses among them while it runs.
         workers: How many encode at a time; one a core by default. The result does not depend on it.
         resume: Go on with an unfinished build. Otherwise what there is of it is removed.
-        force: Replace a finished dataset.
+        force: Replace a finished dataset. It stays as it is until its successor, built beside it, is complete.
         verify: Decode again what was encoded losslessly, and compare; decode what is kept.
-        on_error: `raise` stops at a sample that cannot be stored; `skip` leaves it out and reports it.
+        on_error: `raise` stops at a sample that cannot be stored; `skip` omits it and reports it.
+        split: Take only this split of the source. Without it, a source of several splits (files or folders named
+            train, val, test …) becomes a dataset with a field `split`.
+        mask_suffix: For images and masks: what the name of a mask has after that of its image, such as `_mask`.
+        apply_orientation: Turn the pixels of images as their EXIF orientation says, without loss. Boxes and masks are
+            taken to belong to the upright image. Not with `format="keep"`: files are then stored as they are.
+        pages: `one` refuses files of several pages or frames (TIFF, GIF, APNG); `first` takes their first.
         shard_size: Bytes of the source in a shard; of pixels, where it yields arrays. A shard of an iterable has at
             most 1024 samples.
         align: Every image starts at a multiple of this in its shard; 4096 allows direct I/O.
@@ -89,7 +99,7 @@ def build(
 
     """
     start = time.perf_counter()
-    opened = _open(source, kind)
+    opened = _open(source, kind, split, mask_suffix)
     conversion = make_conversion(
         opened.fields,
         format=format,
@@ -99,25 +109,41 @@ def build(
         align=align,
         verify=verify,
         on_error=on_error,
+        apply_orientation=apply_orientation,
+        pages=pages,
     )
     if shard_size < 1:
         raise ValueError(f"shard_size is a number of bytes, not {shard_size}")
     workers = count_workers(workers)
     folder = Path(dest)
-    options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": _shard_samples(opened)}
+    options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": shard_samples(opened)}
+    if split is not None:
+        options["split"] = split
+    if mask_suffix is not None:
+        options["mask_suffix"] = mask_suffix
     if isinstance(opened, DatasetSource) and opened.path.resolve() == folder.resolve():
         raise BuildError(f"{folder} cannot be built from itself: name another destination")
     name = Path(source).resolve().name if isinstance(source, str | PathLike) else type(source).__name__
     identity = options | {"source": opened.kind, "fields": dict(opened.fields), "writer": writer_name()}
-    prepare(folder, force=force)
+    classes = None if opened.classes is None else tuple(opened.classes)
+    provenance = Provenance(opened.kind, name, classes, options)
+    prepare(folder, force=force or resume)
+    if resume and not force and is_finished(folder):
+        _refuse_other(folder, opened, conversion, provenance)
+        return report_finished(folder)
     with Site(folder, identity, conversion.fields, resume=resume, force=force) as site:
         if site.is_finished:
+            try:
+                _refuse_other(folder, opened, conversion, provenance)
+            except BuildError:
+                remove_building(folder)
+                raise
             return finish_up(site)
         crew = _hire(workers, conversion, opened)
         meter = Meter(progress, opened)
         pipeline = Pipeline(site, crew, meter.count)
         try:
-            n_shards, kept = _run(opened, site, pipeline, meter, shard_size)
+            n_shards, kept = feed(opened, site, pipeline, meter, shard_size)
             pipeline.drain()
         except KeyboardInterrupt as error:
             error.add_note(f"{folder}: {RESUME_HINT}")
@@ -127,17 +153,31 @@ def build(
             meter.close()
         if not n_shards:
             raise BuildError(f"{source} holds no samples: nothing was built")
-        classes = None if opened.classes is None else tuple(opened.classes)
-        provenance = Provenance(opened.kind, name, classes, options)
         effort = Effort(time.perf_counter() - start, meter.samples, kept)
-        return assemble(site, conversion.fields, n_shards, provenance, effort)
+        ignored = getattr(opened, "ignored", None)
+        described = ignored.describe() if ignored is not None else ()
+        return assemble(site, conversion.fields, n_shards, provenance, effort, described)
 
 
-def _open(source: Any, kind: str) -> Source:
+def _open(source: Any, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     if hasattr(source, "items") and hasattr(source, "load"):
+        if split is not None or mask_suffix is not None:
+            raise ValueError("split and mask_suffix are for paths; give them to the source itself")
         opened: Source = source
         return opened
-    return open_source(Path(source) if isinstance(source, PathLike) else source, kind)
+    path = Path(source) if isinstance(source, PathLike) else source
+    return open_source(path, kind, split=split, mask_suffix=mask_suffix)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a dataset is there, and no trace of its building."""
+    return (folder / MANIFEST).exists() and not (folder / BUILDING).exists()
+
+
+def _refuse_other(folder: Path, source: Source, conversion: Conversion, provenance: Provenance) -> None:
+    because = difference(folder, source, conversion.fields, provenance)
+    if because:
+        refuse_finished(folder, because)
 
 
 def prepare(folder: Path, *, force: bool) -> None:
@@ -145,82 +185,6 @@ def prepare(folder: Path, *, force: bool) -> None:
     refuse_strangers(folder)
     if not force and not (folder / BUILDING).exists():
         refuse_finished(folder)
-
-
-def _run(source: Source, site: Site, pipeline: Pipeline, meter: Meter, shard_bytes: int) -> tuple[int, int]:
-    """Cut the source into units and have those encoded that are not finished; return how many there are, and were."""
-    limit = _shard_samples(source)
-    unit: Unit | None = None
-    kept = number = 0
-    batch = _Batch(pipeline)
-    for item in source.items():
-        if unit is None:
-            unit, part = Unit(number), site.finished(number)
-        unit.count(item.key, item.n_bytes)
-        if part is None:
-            batch.add(unit, item, source.load(item) if source.sequential else None)
-        if unit.items >= limit or unit.source_bytes >= shard_bytes:
-            batch.flush()
-            kept += _end(unit, part, pipeline, meter, site)
-            number, unit = number + 1, None
-    if unit is not None:
-        batch.flush()
-        kept += _end(unit, part, pipeline, meter, site)
-        number += 1
-    return number, kept
-
-
-def _end(unit: Unit, part: Any, pipeline: Pipeline, meter: Meter, site: Site) -> bool:
-    if part is None:
-        pipeline.end_unit()
-        return False
-    if part.digest != unit.digest or part.items != unit.items:
-        raise BuildError(
-            f"the source has changed since {site.folder} was begun: the {unit.items} samples of shard {unit.number} "
-            f"have other keys or sizes; restore the source, or use --no-resume (resume=False) to start over"
-        )
-    meter.keep(unit.items, unit.source_bytes, part.shard.n_bytes)
-    return True
-
-
-class _Batch:
-    """Items on their way to becoming a chunk."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._clear()
-
-    def _clear(self) -> None:
-        self._unit: Unit | None = None
-        self._items: list[Any] = []
-        self._samples: list[tuple[str, Mapping[str, Any]]] = []
-        self._source_bytes = self._size = 0
-
-    def add(self, unit: Unit, item: Any, sample: Mapping[str, Any] | None) -> None:
-        self._unit = unit
-        if sample is None:
-            self._items.append(item)
-            self._size += item.n_bytes
-        else:
-            self._samples.append((item.key, sample))
-            self._size += sample_bytes(sample)
-        self._source_bytes += item.n_bytes
-        if self._size >= CHUNK_BYTES or len(self._items) + len(self._samples) >= CHUNK_SAMPLES:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._unit is not None:
-            self._pipeline.put(self._unit, self._source_bytes, items=self._items, samples=self._samples)
-        self._clear()
-
-
-def sample_bytes(sample: Mapping[str, Any]) -> int:
-    """Estimate the memory of a loaded sample's images."""
-    return sum(getattr(value, "nbytes", 0) or len(getattr(value, "data", b"")) for value in sample.values())
-
-
-def _shard_samples(source: Source) -> int:
-    return SHARD_SAMPLES if source.sequential else MAX_SHARD_SAMPLES
 
 
 def count_workers(workers: int | None) -> int:

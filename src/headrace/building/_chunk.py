@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from headrace.building._convert import BadSample, StoredSample, convert
 from headrace.building._options import Conversion
-from headrace.errors import HeadraceError
 from headrace.records._arrays import make_array
 from headrace.records._layout import aligned
-from headrace.records._schema import arrow_schema
+from headrace.records._schema import MAX_KEY_BYTES, arrow_schema
 from headrace.records._schema import columns as schema_columns
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Task:
     path: str
     """The temporary file of the shard."""
     items: Sequence[Item] = ()
-    samples: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    samples: Sequence[tuple[str, Mapping[str, Any] | Exception]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +66,16 @@ class Written:
     """A record batch as an Arrow stream."""
     n_rows: int
     skipped: tuple[tuple[str, str], ...]
+    lossy: int = 0
+    """Samples with an image that the source has in a lossy format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     number: int
     message: str
+    is_sample: bool = False
+    """A sample cannot be stored; otherwise it is the destination, or a fault of ours."""
 
 
 class Worker:
@@ -93,9 +96,10 @@ class Worker:
             chunk = self._waiting.pop(message.number)
             chunk.write(message.offset)
             batch = chunk.batch(message.offset, self._schema)
-            return Written(message.number, batch, len(chunk.samples), tuple(chunk.skipped))
+            lossy = sum(sample.was_lossy for sample in chunk.samples)
+            return Written(message.number, batch, len(chunk.samples), tuple(chunk.skipped), lossy)
         except _StoppedBySample as error:
-            return Failed(message.number, str(error))
+            return Failed(message.number, str(error), is_sample=True)
         except OSError as error:
             return Failed(message.number, f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
         except Exception as error:  # noqa: BLE001  # whatever it is, the build must end and say so, not hang
@@ -106,8 +110,14 @@ class Worker:
         for item in task.items:
             chunk.add(item.key, lambda item=item: self._source.load(item))  # type: ignore[misc,union-attr]
         for key, sample in task.samples:
-            chunk.add(key, lambda sample=sample: sample)  # type: ignore[misc]
+            chunk.add(key, lambda sample=sample: _loaded(sample))  # type: ignore[misc]
         return chunk
+
+
+def _loaded(sample: Mapping[str, Any] | Exception) -> Mapping[str, Any]:
+    if isinstance(sample, Exception):
+        raise sample
+    return sample
 
 
 class _StoppedBySample(Exception):  # ends the build; never seen outside
@@ -127,11 +137,13 @@ class _Chunk:
     def add(self, key: str, load: Callable[[], Mapping[str, Any]]) -> None:
         try:
             stored = convert(key, load(), self._conversion)
-        except (HeadraceError, OSError, ValueError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # importers use other people's parsers, which raise anything over damaged files
             reason = str(error) if isinstance(error, BadSample) else f"{type(error).__name__}: {error}"
             if not self._conversion.skip_bad:
-                raise _StoppedBySample(f"sample {key!r}: {reason}") from error
-            self.skipped.append((key, reason[:MAX_REASON]))
+                raise _StoppedBySample(f"sample {key!r}: {_valid(reason)}") from error
+            self.skipped.append((_valid(key[:MAX_KEY_BYTES]), _valid(reason[:MAX_REASON])))
             return
         offsets = []
         for data in stored.renditions:
@@ -170,6 +182,11 @@ class _Chunk:
         with pa.ipc.new_stream(sink, schema) as writer:
             writer.write_batch(pa.record_batch(arrays, schema=schema))
         return bytes(memoryview(sink.getvalue()))
+
+
+def _valid(text: str) -> str:
+    """Text that JSON and UTF-8 can hold: lone surrogates become escapes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _write_all(handle: int, data: memoryview, offset: int) -> None:

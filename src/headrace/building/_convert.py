@@ -20,7 +20,7 @@ from headrace.codec._decode import matches
 from headrace.errors import CorruptImage, HeadraceError, UnsupportedImage
 from headrace.formats import ImageShape
 from headrace.formats._channels import Extra, color_mark, extra_channels, pillow_extra
-from headrace.formats._exif import orientation
+from headrace.formats._exif import UPRIGHT, orientation, turned, upright
 from headrace.records._checksum import crc32c
 from headrace.records._schema import (
     ALPHA_DTYPE_CODES,
@@ -51,6 +51,8 @@ class StoredSample:
 
     renditions: tuple[bytes | memoryview, ...]
     row: dict[str, Any]
+    was_lossy: bool = False
+    """One of its images is of a lossy format in the source."""
 
 
 def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> StoredSample:
@@ -59,13 +61,15 @@ def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> Stor
         raise BadSample(f"its key has {len(key.encode(errors='surrogatepass'))} bytes; 1 to {MAX_KEY_BYTES} fit")
     row: dict[str, Any] = {"key": _text(key)}
     renditions: list[bytes | memoryview] = []
+    was_lossy = False
     for field in conversion.fields:
         if field.name not in sample:
             raise BadSample(f"it has no {field.name!r}; its fields are {', '.join(sample) or 'none'}")
         value = sample[field.name]
         try:
             if field.is_pixels:
-                picture = _Picture(value, field)
+                picture = _Picture(value, field, conversion)
+                was_lossy |= picture.is_lossy
                 for number, stored in enumerate(_store_image(picture, field, key, conversion)):
                     renditions.append(stored.data)
                     row |= {field.rendition_column(number, part): n for part, n in stored.columns().items()}
@@ -77,7 +81,18 @@ def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> Stor
                 row[field.name] = _plain(value, field.type)
         except (HeadraceError, TypeError, ValueError, OverflowError) as error:
             raise BadSample(f"field {field.name!r}: {error}") from error
-    return StoredSample(tuple(renditions), row)
+    _check_followers(row, conversion.fields)
+    return StoredSample(tuple(renditions), row, was_lossy)
+
+
+def _check_followers(row: Mapping[str, Any], fields: tuple[Field, ...]) -> None:
+    """A list that belongs to boxes has one element for each."""
+    for field in fields:
+        if field.of and len(row[field.name]) != len(row[field.of]):
+            raise BadSample(
+                f"field {field.name!r} must have one element for each of the {len(row[field.of])} boxes of "
+                f"{field.of!r}; it has {len(row[field.name])}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +145,30 @@ _scratch = _Scratch()
 class _Picture:
     """An image of the source, decoded at most once and only if need be."""
 
-    def __init__(self, value: Any, field: Field) -> None:
+    def __init__(self, value: Any, field: Field, conversion: Conversion) -> None:
         self.color: formats.Color = "index" if field.type == "mask" else "keep"
         self.encoded = value if isinstance(value, Encoded) else None
         self._value = value
         self.stored_as = self._stored_as()
         self._pixels: npt.NDArray[Any] | None = None
         self._metadata: dict[str, bytes] | None = None
+        if self.encoded is not None and not conversion.first_page and formats.has_more_pages(self.encoded.data):
+            raise UnsupportedImage(
+                "the file holds several pages or frames, and an image is one: save each as a file of its own, or use "
+                "--pages first (pages='first') to take the first of every file"
+            )
+        found = self._stored_orientation() if field.type == "image" else UPRIGHT
+        self.is_turned = conversion.apply_orientation and found != UPRIGHT
+        """The pixels are not as the file has them, but turned as its orientation says."""
+        self.orientation = UPRIGHT if self.is_turned else found
+        self._turn = found
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the source has it as JPEG or lossy WebP, which are smaller than any lossless format of the pixels."""
+        if self.encoded is None:
+            return False
+        return self.stored_as == "jpeg" or (self.stored_as == "webp" and bytes(self.encoded.data[12:16]) == b"VP8 ")
 
     def extra_channels(self, channels: int) -> Extra | None:
         """What the channels of an image are beyond gray and RGB, as far as the source says; masks have no colours."""
@@ -151,7 +183,8 @@ class _Picture:
     def pixels(self) -> npt.NDArray[Any]:
         """Its pixels, valid until this thread decodes the next picture."""
         if self._pixels is None:
-            self._pixels = self._decode()
+            pixels = self._decode()
+            self._pixels = turned(pixels, self._turn) if self.is_turned else pixels
         return self._pixels
 
     @property
@@ -160,13 +193,17 @@ class _Picture:
             self._metadata = {}
             if self.stored_as is not None and self.encoded is not None:
                 self._metadata = _format(self.stored_as).metadata(self.encoded.data)
+        if self.is_turned and "exif" in self._metadata:
+            return self._metadata | {"exif": upright(self._metadata["exif"])}
         return self._metadata
 
-    @property
-    def orientation(self) -> int:
+    def _stored_orientation(self) -> int:
         if self.encoded is not None and self.encoded.orientation is not None:
             return self.encoded.orientation
-        return orientation(self.metadata.get("exif", b""))
+        if self.stored_as is None or self.encoded is None:
+            return UPRIGHT
+        self._metadata = _format(self.stored_as).metadata(self.encoded.data)
+        return orientation(self._metadata.get("exif", b""))
 
     def _decode(self) -> npt.NDArray[Any]:
         if self.encoded is None:
@@ -200,7 +237,7 @@ def _store_image(picture: _Picture, field: Field, key: str, conversion: Conversi
             )
         # Pixels that never were a file have no bytes to keep.
         target = DEFAULT_HRI if wanted == KEEP and own is None else wanted
-        if own is not None and (target == KEEP or stored_format(target) == own):
+        if own is not None and not picture.is_turned and (target == KEEP or stored_format(target) == own):
             yield _keep(picture, own, verify=conversion.verify)
         elif mix.is_plan and not formats.parse(target)[0].lossless:
             raise UnsupportedImage(

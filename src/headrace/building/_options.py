@@ -21,6 +21,7 @@ MAX_SHARD_SAMPLES = 65536
 ALIGNMENTS = tuple(1 << bits for bits in range(6, 17))
 
 OnError = Literal["raise", "skip"]
+Pages = Literal["one", "first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Conversion:
     align: int = 64
     verify: bool = True
     skip_bad: bool = False
+    apply_orientation: bool = False
+    first_page: bool = False
 
 
 def make_conversion(
@@ -44,10 +47,14 @@ def make_conversion(
     align: int,
     verify: bool,
     on_error: OnError,
+    apply_orientation: bool = False,
+    pages: Pages = "one",
 ) -> Conversion:
     """Check the options against the fields; ValueError names the first that does not fit."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+    if pages not in ("one", "first"):
+        raise ValueError(f"pages is 'one' or 'first', not {pages!r}")
     if align not in ALIGNMENTS:
         raise ValueError(f"align is a power of two from {ALIGNMENTS[0]} to {ALIGNMENTS[-1]}, not {align}")
     _check_format(format, "format")
@@ -64,7 +71,12 @@ def make_conversion(
             if types[name] == "mask" and not _keeps_pixels(chosen):
                 raise ValueError(f"{chosen} would change the values of mask {name!r}; choose a lossless format")
     fields = make_fields(types, {name: mix.renditions for name, mix in mixes.items()})
-    return Conversion(fields, mixes, align, verify, on_error == "skip")
+    if apply_orientation and any(KEEP in mix.formats for mix in mixes.values()):
+        raise ValueError(
+            "apply_orientation changes the pixels, and format 'keep' stores files as they are; choose a format such as "
+            f"{DEFAULT_HRI}"
+        )
+    return Conversion(fields, mixes, align, verify, on_error == "skip", apply_orientation, pages == "first")
 
 
 def _planned(
@@ -87,7 +99,7 @@ def _planned(
 
 def describe(conversion: Conversion) -> dict[str, Any]:
     """Say in JSON what decides the bytes of the dataset, apart from the source."""
-    return {
+    options: dict[str, Any] = {
         "formats": {
             name: {"renditions": mix.renditions, "formats": list(mix.formats), "ends": list(mix.ends)}
             for name, mix in conversion.mixes.items()
@@ -95,6 +107,12 @@ def describe(conversion: Conversion) -> dict[str, Any]:
         "align": conversion.align,
         "on_error": "skip" if conversion.skip_bad else "raise",
     }
+    # Only where they are not the default: a dataset's bytes stay what they were before there was a choice.
+    if conversion.apply_orientation:
+        options["apply_orientation"] = True
+    if conversion.first_page:
+        options["pages"] = "first"
+    return options
 
 
 def _check_format(text: str, what: str) -> None:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.building._chunk import Failed, Place, Sized, Task, Written
 from headrace.building._crew import Crew
-from headrace.building._site import Part, Site
+from headrace.building._parts import Part
+from headrace.building._site import Site
 from headrace.errors import BuildError
 from headrace.records._manifest import Shard
 
@@ -40,16 +41,23 @@ class Unit:
     items: int = 0
     source_bytes: int = 0
     _digest: Any = field(default_factory=lambda: blake2b(digest_size=16))
+    _stamps: Any = field(default_factory=lambda: blake2b(digest_size=16))
 
-    def count(self, key: str, n_bytes: int) -> None:
+    def count(self, key: str, n_bytes: int, state: str = "") -> None:
+        """Count a sample. `state` is all else that the source's listing says of it."""
         name = key.encode(errors="surrogatepass")
         self._digest.update(len(name).to_bytes(8, "little") + name + n_bytes.to_bytes(8, "little"))
+        self._stamps.update(state.encode(errors="surrogatepass") + b"\n")
         self.items += 1
         self.source_bytes += n_bytes
 
     @property
     def digest(self) -> str:
         return str(self._digest.hexdigest())
+
+    @property
+    def stamps(self) -> str:
+        return str(self._stamps.hexdigest())
 
 
 @dataclass(slots=True)
@@ -89,7 +97,7 @@ class Pipeline:
         source_bytes: int,
         *,
         items: Sequence[Item] = (),
-        samples: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        samples: Sequence[tuple[str, Mapping[str, Any] | Exception]] = (),
     ) -> None:
         """Have some samples encoded, as the next of the unit. Waits while all workers are busy."""
         if self._current is None:
@@ -127,7 +135,7 @@ class Pipeline:
     def _take_answer(self) -> None:
         _, answer = self._crew.receive()
         if isinstance(answer, Failed):
-            raise BuildError(f"{answer.message}; mend that and build again: finished shards are kept")
+            raise BuildError(f"{answer.message}; {_remedy(answer)} and build again: finished shards are kept")
         shard, chunk = self._chunks[answer.number]
         if isinstance(answer, Sized):
             chunk.size = answer.n_bytes
@@ -157,6 +165,13 @@ class Pipeline:
             self._finishing.pop(0).result()
         unit = shard.unit
         skipped = tuple(entry for written in done for entry in written.skipped)
-        part = Part(_UNKNOWN, unit.digest, unit.items, unit.source_bytes, skipped)
+        lossy = sum(written.lossy for written in done)
+        part = Part(_UNKNOWN, unit.digest, unit.stamps, unit.items, unit.source_bytes, skipped, lossy)
         rows = [written.rows for written in done]
         self._finishing.append(self._finisher.submit(self._site.finish, unit.number, part, shard.n_bytes, rows))
+
+
+def _remedy(failure: Failed) -> str:
+    if failure.is_sample:
+        return "correct or remove it, or use --on-error skip (on_error='skip') to omit such samples,"
+    return "correct that"

@@ -33,3 +33,9 @@ class BuildReport:
     skipped: tuple[Skipped, ...]
     """The first thousand."""
     fingerprint: str
+    ignored: tuple[str, ...] = ()
+    """Files of the source that are not samples, counted by suffix: `3 .txt (such as readme.txt)`."""
+    warnings: tuple[str, ...] = ()
+    """What is worth knowing though nothing went wrong, such as a dataset that is much larger than its source."""
+    was_finished: bool = False
+    """An earlier run had finished this very build; nothing was left to do."""

@@ -6,19 +6,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import mmap
 import os
 import secrets
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 
+from headrace.building._parts import Part, join_rows, read_part, sum_file, write_part
+from headrace.building._swap import aside, keep_dotted, recover, swap
 from headrace.errors import BuildError
-from headrace.records._checksum import CHUNK, crc32c, to_hex
+from headrace.records._checksum import to_hex
 from headrace.records._durable import TEMPORARY, put, sync_folder, whole_file
 from headrace.records._manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
 from headrace.records._schema import Field, arrow_schema
@@ -26,39 +26,37 @@ from headrace.records._schema import Field, arrow_schema
 BUILDING = ".building"
 _LOCK = "lock"
 _OPTIONS = "build.json"
-_META = b"headrace"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What is known of a finished shard, apart from its rows."""
-
-    shard: Shard
-    digest: str
-    """Of the unit's keys and sizes in the source."""
-    items: int
-    source_bytes: int
-    skipped: tuple[tuple[str, str], ...]
+# What a build may change when it goes on: finished shards are the same either way, unless they skipped samples.
+_CHANGEABLE = ("on_error",)
 
 
 class Site:
-    """A destination that this process has locked. Close it, or leave its `with` block, to let it go."""
+    """A destination that this process has locked. Close it, or leave its `with` block, to let it go.
+
+    A finished dataset that is to be replaced (`force`) stays as it is until its successor is complete: that is built
+    in a folder beside it.
+    """
 
     def __init__(
         self, folder: Path, options: dict[str, Any], fields: tuple[Field, ...], *, resume: bool, force: bool
     ) -> None:
-        self.folder = folder
+        self.dest = folder
+        """Where the dataset will be."""
+        self._replaces = force and (folder / MANIFEST).exists()
+        self.folder = aside(folder) if self._replaces else folder
+        """Where it is built."""
         self.is_finished = False
-        """All but the last step was done: this very build was killed while it cleaned up."""
+        """The dataset is complete: another build, or this one before it was killed, has come to its end."""
         self._schema = arrow_schema(fields)
         self._token = secrets.token_hex(4)
-        self._building = folder / BUILDING
-        with _explained(folder):
-            (folder / SHARDS).mkdir(parents=True, exist_ok=True)
+        self._building = self.folder / BUILDING
+        self._keeps_skipping = options.get("on_error") == "skip"
+        with _explained(self.folder):
+            (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
             self._building.mkdir(exist_ok=True)
             self._lock = _take_lock(self._building / _LOCK, folder)
         try:
-            with _explained(folder):
+            with _explained(self.folder):
                 self._settle(options, resume=resume, force=force)
         except BaseException:
             os.close(self._lock)
@@ -73,10 +71,12 @@ class Site:
     def close(self) -> None:
         """Remove what is half made and release the lock; finished shards stay."""
         if self._lock >= 0:
-            with contextlib.suppress(OSError):
-                _remove(self._temporaries())
-            os.close(self._lock)
-            self._lock = -1
+            try:
+                with contextlib.suppress(OSError):
+                    _remove(self._temporaries())
+            finally:
+                os.close(self._lock)
+                self._lock = -1
 
     def _settle(self, options: dict[str, Any], *, resume: bool, force: bool) -> None:
         _remove(self._temporaries())
@@ -84,17 +84,20 @@ class Site:
         before = _read_json(path)
         # Looked at under the lock: another builder may have finished since.
         if (self.folder / MANIFEST).exists() and not force:
-            self.is_finished = resume and before == options
-            if not self.is_finished:
-                _remove_building(self.folder)
-                refuse_finished(self.folder)
+            if not resume:
+                remove_building(self.folder)
+                refuse_finished(self.dest)
+            self.is_finished = True
             return
-        if before is not None and resume and not force and before != options:
+        difference = _difference(before, options) if before is not None else ""
+        if difference and resume and not force:
             raise BuildError(
-                f"{self.folder} holds an unfinished build with other options: {_difference(before, options)}; "
+                f"{self.folder} holds an unfinished build with other options: {difference}; "
                 f"build with those, or use --no-resume (resume=False) to start over"
             )
-        if before is None or force or not resume:
+        if before is None or difference or not resume or (force and not self._replaces):
+            if self._replaces and before is None:  # killed after the swap: this is the dataset that was replaced
+                keep_dotted(self.folder, self.dest, BUILDING)
             _clear(self.folder)
             with whole_file(path, self._token) as temporary:
                 temporary.write_text(json.dumps(options, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -116,33 +119,40 @@ class Site:
         path = self.folder / shard_name(number)
         with _explained(path):
             os.truncate(temporary, n_bytes)  # the padding after the last rendition
-            checksum = _sum_file(temporary)
+            checksum = sum_file(temporary)
             put(temporary, path)
-        batches = [batch for stream in rows for batch in pa.ipc.open_stream(stream)]
-        table = pa.Table.from_batches(batches, schema=self._schema)
-        shard = Shard(n_bytes, to_hex(checksum), table.num_rows)
-        done = Part(shard, part.digest, part.items, part.source_bytes, part.skipped)
+        table = join_rows(rows, self._schema)
+        done = part.with_shard(Shard(n_bytes, to_hex(checksum), table.num_rows))
         named = self._part_path(number)
         with _explained(named), whole_file(named, self._token) as unnamed:
-            described = table.replace_schema_metadata({_META: json.dumps(_part_json(done))})
-            with pa.OSFile(str(unnamed), "wb") as stream, pa.ipc.new_file(stream, described.schema) as writer:
-                writer.write_table(described)
+            write_part(unnamed, done, table)
         return done
 
-    def finished(self, number: int) -> Part | None:
-        """Give the part of a shard that an earlier run finished, if its shard is still whole."""
-        try:
-            with pa.memory_map(str(self._part_path(number))) as stream:
-                part = _parse_part(pa.ipc.open_file(stream).schema.metadata[_META])
-            n_bytes = (self.folder / shard_name(number)).stat().st_size
-        except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
-            return None
-        return part if n_bytes == part.shard.n_bytes else None
+    def reusable(self, number: int) -> Part | None:
+        """Give the part of a shard that an earlier run finished, if the shard still has its checksum.
 
-    def rows(self, number: int) -> pa.Table:
-        """Read the rows of a finished shard."""
-        with pa.memory_map(str(self._part_path(number))) as stream:
-            return pa.ipc.open_file(stream).read_all().replace_schema_metadata(None)
+        A shard that skipped samples is not reusable once nothing is to be skipped.
+        """
+        read = read_part(self._part_path(number))
+        path = self.folder / shard_name(number)
+        try:
+            if read is None or path.stat().st_size != read[0].shard.n_bytes:
+                return None
+            if read[0].skipped and not self._keeps_skipping:
+                return None
+            return read[0] if to_hex(sum_file(path)) == read[0].shard.checksum else None
+        except OSError:
+            return None
+
+    def finished(self, number: int) -> tuple[Part, pa.Table]:
+        """Give the part and the rows of a shard of this build."""
+        path = self.folder / shard_name(number)
+        read = read_part(self._part_path(number))
+        if read is None or not path.exists() or path.stat().st_size != read[0].shard.n_bytes:
+            raise BuildError(
+                f"{path}: the shard or its part was changed or removed while the dataset was built; build again"
+            )
+        return read
 
     def whole_file(self, name: str) -> contextlib.AbstractContextManager[Path]:
         """Give a temporary path for a file of the dataset, see `records._durable`."""
@@ -152,22 +162,36 @@ class Site:
         return self._building / f"{number:06d}.part"
 
     def complete(self, n_shards: int) -> None:
-        """Remove all that served the building, and shards beyond the last; the lock goes last."""
+        """Remove all that served the building, and shards beyond the last; then take the dataset's name."""
         for path in (self.folder / SHARDS).glob("*.hrs"):
             if path.stem.isdecimal() and int(path.stem) >= n_shards:
                 path.unlink()
-        _remove_building(self.folder)
-        sync_folder(self.folder)
+        sync_folder(self.folder / SHARDS)
+        if self._replaces:
+            # The options stay until after the swap: they tell a complete successor from a predecessor (`_settle`).
+            try:
+                swap(self.dest, BUILDING)
+            except OSError as error:
+                raise BuildError(
+                    f"{self.dest} cannot be replaced: {error.strerror or error}; it is as it was, and the new dataset "
+                    f"is complete in {self.folder}: move it, or correct that and build again"
+                ) from error
+        remove_building(self.dest)
+        sync_folder(self.dest)
 
 
-def refuse_finished(folder: Path) -> None:
+def refuse_finished(folder: Path, because: str = "") -> None:
     """Raise if there is a dataset already."""
     if (folder / MANIFEST).exists():
-        raise BuildError(f"{folder} is a finished dataset; choose another place, or use --force to replace it")
+        raise BuildError(
+            f"{folder} is a finished dataset{because}; choose another place, or use --force (force=True) to replace it"
+        )
 
 
 def refuse_strangers(folder: Path) -> None:
     """Raise if a folder holds anything that is not a dataset's, so that no build ever clears a user's files."""
+    with _explained(folder):
+        recover(folder)
     ours = {MANIFEST, INDEX, SHARDS, BUILDING}
     with _explained(folder):
         if folder.exists() and not folder.is_dir():
@@ -192,7 +216,8 @@ def _remove(paths: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-def _remove_building(folder: Path) -> None:
+def remove_building(folder: Path) -> None:
+    """Remove what served the building of a finished dataset; the lock goes last."""
     building = folder / BUILDING
     # Options first: without them what is left here counts for nothing.
     (building / _OPTIONS).unlink(missing_ok=True)
@@ -227,18 +252,6 @@ def _take_lock(path: Path, folder: Path) -> int:
     return handle
 
 
-def _sum_file(path: Path) -> int:
-    with path.open("rb") as stream:
-        if stream.seek(0, 2) == 0:
-            return crc32c(b"")
-        checksum = 0
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            for start in range(0, len(view), CHUNK):
-                with view[start : start + CHUNK] as block:
-                    checksum = crc32c(block, checksum)
-        return checksum
-
-
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Turn a system error at the destination into one that says what it means for the build."""
@@ -246,7 +259,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BuildError(
-            f"{error.filename or path}: {error.strerror or error}; mend that and build again: finished shards are kept"
+            f"{error.filename or path}: {error.strerror or error}; correct that and build again: "
+            f"finished shards are kept"
         ) from error
 
 
@@ -259,28 +273,5 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    names = [name for name in {**before, **now} if name not in _CHANGEABLE and before.get(name) != now.get(name)]
     return "; ".join(f"{name} was {json.dumps(before.get(name))} and is {json.dumps(now.get(name))}" for name in names)
-
-
-def _part_json(part: Part) -> dict[str, Any]:
-    return {
-        "bytes": part.shard.n_bytes,
-        "checksum": part.shard.checksum,
-        "samples": part.shard.samples,
-        "digest": part.digest,
-        "items": part.items,
-        "source_bytes": part.source_bytes,
-        "skipped": part.skipped,
-    }
-
-
-def _parse_part(text: bytes) -> Part:
-    tree = json.loads(text)
-    return Part(
-        Shard(int(tree["bytes"]), str(tree["checksum"]), int(tree["samples"])),
-        str(tree["digest"]),
-        int(tree["items"]),
-        int(tree["source_bytes"]),
-        tuple((str(key), str(reason)) for key, reason in tree["skipped"]),
-    )

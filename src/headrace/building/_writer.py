@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from headrace.building._assemble import Effort, Provenance, assemble, writer_name
-from headrace.building._build import CHUNK_BYTES, CHUNK_SAMPLES, count_workers, prepare, sample_bytes
+from headrace.building._build import count_workers, prepare
 from headrace.building._crew import ThreadCrew
+from headrace.building._feed import CHUNK_BYTES, CHUNK_SAMPLES, sample_bytes
 from headrace.building._options import SHARD_SAMPLES, OnError, describe, make_conversion
 from headrace.building._pipeline import Pipeline, Unit
 from headrace.building._report import BuildReport

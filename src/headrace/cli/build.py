@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.building import BuildReport, Progress
 
-Kind = Literal["auto", "folder", "classes", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
+Kind = Literal["auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _LINE_SECONDS = 10.0
 
@@ -56,6 +56,23 @@ def build(
     on_error: Annotated[
         Literal["raise", "skip"], typer.Option(help="What a sample that cannot be stored does.")
     ] = "raise",
+    split: Annotated[
+        str | None,
+        typer.Option(help="Take only this split, such as train.", show_default="all, with a field 'split'"),
+    ] = None,
+    mask_suffix: Annotated[
+        str | None,
+        typer.Option(
+            help="What the names of masks have after those of their images, such as _mask.", show_default="detected"
+        ),
+    ] = None,
+    apply_orientation: Annotated[
+        bool, typer.Option("--apply-orientation", help="Turn images as their EXIF orientation says, without loss.")
+    ] = False,
+    pages: Annotated[
+        Literal["one", "first"],
+        typer.Option(help="Files of several pages or frames: one refuses them, first takes the first page."),
+    ] = "one",
     verify: Annotated[bool, typer.Option(help="Decode each image again and compare.")] = True,
     resume: Annotated[bool, typer.Option(help="Go on with an unfinished build.")] = True,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a finished dataset.")] = False,
@@ -64,12 +81,15 @@ def build(
 
     Interrupted, even by kill -9 or a power cut, it goes on where it was when
     run again, and ends in the same bytes. The exit code is 1 if it could not
-    be finished. Samples that were skipped are named.
+    be finished. Samples that were skipped and files that are not samples are
+    named.
 
     \b
     headrace build photos photos.hr                     a folder, or class folders
     headrace build 'wds/*.tar' wds.hr --format keep     the files as they are
+    headrace build 'wds/{000..009}.tar' wds.hr          ten archives
     headrace build coco coco.hr --format hri:fast -j 4  boxes and labels too
+    headrace build photos photos.hr --split train       one of several splits
     headrace build old.hr new.hr --plan plan.json       a dataset by another plan
     """
     size = parse_size(shard_size)
@@ -88,6 +108,10 @@ def build(
                 force=force,
                 verify=verify,
                 on_error=on_error,
+                split=split,
+                mask_suffix=mask_suffix,
+                apply_orientation=apply_orientation,
+                pages=pages,
                 shard_size=size,
                 align=align,
                 progress=hook,
@@ -104,6 +128,12 @@ def build(
 def _tell(report: BuildReport) -> None:
     ratio = report.n_bytes / max(report.source_bytes, 1)
     kept = f", {report.kept_shards} of them from before" if report.kept_shards else ""
+    if report.was_finished:
+        typer.echo(
+            f"nothing to do: {report.path} was built from this source with these options; "
+            f"{_count(report.samples, 'sample')} in {_count(report.shards, 'shard')}"
+        )
+        return
     typer.echo(
         f"built {report.path}: {_count(report.samples, 'sample')} in {_count(report.shards, 'shard')}{kept}; "
         f"{_batch.human_bytes(report.source_bytes)} → {_batch.human_bytes(report.n_bytes)} (ratio {ratio:.3f}) "
@@ -113,6 +143,10 @@ def _tell(report: BuildReport) -> None:
         typer.echo(f"skipped {skipped.key}: {skipped.reason}", err=True)
     if report.skipped_count:
         typer.echo(f"{report.skipped_count} samples were skipped", err=True)
+    if report.ignored:
+        typer.echo(f"ignored, since they are not images by their names: {'; '.join(report.ignored)}", err=True)
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _count(n: int, thing: str) -> str:

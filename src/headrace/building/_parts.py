@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts: what a builder writes down about each finished shard, so that it can go on (spec/dataset.md §7).
+
+A part is an Arrow file with the rows of its shard, followed by the CRC-32C of that file in eight hex digits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.records._checksum import CHUNK, crc32c, to_hex
+from headrace.records._manifest import Shard
+
+_META = b"headrace"
+_SUM_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is known of a finished shard, apart from its rows."""
+
+    shard: Shard
+    digest: str
+    """Of the unit's keys and sizes in the source."""
+    stamps: str
+    """Of what else the source's listing says of them: modification times or checksums, labels, annotations."""
+    items: int
+    source_bytes: int
+    skipped: tuple[tuple[str, str], ...]
+    lossy: int = 0
+    """Samples with an image that the source has in a lossy format."""
+
+    def with_shard(self, shard: Shard) -> Part:
+        return replace(self, shard=shard)
+
+
+def write_part(path: Path, part: Part, table: pa.Table) -> None:
+    """Write the rows of a shard and what is known of it."""
+    described = table.replace_schema_metadata({_META: json.dumps(_to_json(part))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, described.schema) as writer:
+        writer.write_table(described)
+    content = sink.getvalue()
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.write(to_hex(crc32c(content)).encode())
+
+
+def read_part(path: Path) -> tuple[Part, pa.Table] | None:
+    """Read a part; None if it is missing or damaged."""
+    try:
+        content = path.read_bytes()
+        body, found = memoryview(content)[:-_SUM_BYTES], content[-_SUM_BYTES:]
+        if to_hex(crc32c(body)).encode() != found:
+            return None
+        with pa.ipc.open_file(pa.py_buffer(body)) as reader:
+            part = _from_json(reader.schema.metadata[_META])
+            return part, reader.read_all().replace_schema_metadata(None)
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+        return None
+
+
+def sum_file(path: Path) -> int:
+    """Read a file and give its CRC-32C."""
+    checksum = crc32c(b"")
+    with path.open("rb", buffering=0) as stream:
+        while block := stream.read(CHUNK):
+            checksum = crc32c(block, checksum)
+    return checksum
+
+
+def join_rows(streams: Iterable[bytes], schema: pa.Schema) -> pa.Table:
+    """One table of the rows of a shard's chunks."""
+    return pa.Table.from_batches([batch for stream in streams for batch in pa.ipc.open_stream(stream)], schema=schema)
+
+
+def _to_json(part: Part) -> dict[str, Any]:
+    return {
+        "bytes": part.shard.n_bytes,
+        "checksum": part.shard.checksum,
+        "samples": part.shard.samples,
+        "digest": part.digest,
+        "stamps": part.stamps,
+        "items": part.items,
+        "source_bytes": part.source_bytes,
+        "skipped": part.skipped,
+        "lossy": part.lossy,
+    }
+
+
+def _from_json(text: bytes) -> Part:
+    tree = json.loads(text)
+    return Part(
+        Shard(int(tree["bytes"]), str(tree["checksum"]), int(tree["samples"])),
+        str(tree["digest"]),
+        str(tree["stamps"]),
+        int(tree["items"]),
+        int(tree["source_bytes"]),
+        tuple((str(key), str(reason)) for key, reason in tree["skipped"]),
+        int(tree["lossy"]),
+    )
