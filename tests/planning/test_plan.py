@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import sys
 
 import pytest
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from tests.planning.conftest import make_cost
 
 from headrace import errors
-from headrace.planning import Calibration, Cost, Machine, Plan, plan, predict
+from headrace.planning import Calibration, Cost, Machine, Plan, Prediction, plan, predict
 from headrace.records._plan import load_plan, parse_mixes
+
+numbers = st.floats(0.01, 100)
 
 
 def shares_of(found: Plan) -> dict[str, float]:
@@ -70,6 +73,38 @@ def test_a_disk_budget_is_kept(photos):
     assert tight.predicted.rate < free.predicted.rate
     assert tight.predicted.rate >= tight.best_single.rate
     assert tight.best_single.stored_bytes <= 30e9
+
+
+def test_a_larger_dataset_must_be_worth_its_size():
+    """Each doubling of the size must bring 10 %, unless a disk budget asks for speed."""
+    machine = Machine(storage_rate=1e12, cores=1)
+
+    def chosen(rate: float, times: float, **options: float) -> str:
+        costs = (make_cost("jpeg", 1.0, 10.0), make_cost("raw", times, 10.0 / rate))
+        calibration = Calibration(costs=costs, images=100, sampled=1, batch_size=1)
+        return next(iter(shares_of(plan(calibration, machine, **options))))
+
+    assert chosen(1.03, 5.0) == "jpeg"
+    assert chosen(1.03, 5.0, disk_budget=500e6) == "raw"
+    assert chosen(1.09, 2.0) == "jpeg"
+    assert chosen(1.11, 2.0) == "raw"
+    assert chosen(1.20, 5.0) == "jpeg"
+    assert chosen(1.30, 5.0) == "raw"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_no_format_alone_that_is_worth_its_size_is_passed_over(data):
+    """Against every format alone, by its own prediction with the margin that a plan keeps."""
+    costs = data.draw(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=4))
+    named = [make_cost(f"f{k}", megabytes, ms) for k, (megabytes, ms) in enumerate(costs)]
+    calibration = Calibration(costs=tuple(named), images=10, sampled=1, batch_size=4)
+    found = plan(calibration, Machine(storage_rate=data.draw(numbers) * 1e9, cores=2))
+
+    def merit(prediction: Prediction) -> float:
+        return prediction.rate / prediction.stored_bytes ** math.log2(1.1)
+
+    assert merit(found.predicted) >= max(map(merit, found.singles)) * 0.97
 
 
 def test_a_disk_budget_for_nothing_is_an_error_that_says_what_is_needed(photos):
@@ -156,18 +191,17 @@ def test_without_scipy_the_extra_is_named(photos, monkeypatch):
         plan(photos, Machine(cores=1))
 
 
-numbers = st.floats(0.01, 100)
 random_costs = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5)
 
 
 @settings(max_examples=25, deadline=None)
 @given(random_costs, numbers, st.sampled_from([1, 2, 8]), st.sampled_from([0.0, 0.01, 0.2]))
 def test_no_single_format_and_no_pair_is_better(costs, gigabytes, cores, step):
-    """Against a search over a fine grid of all pairs; and never worse than one format by its own prediction."""
+    """With all the disk that there is: against a fine grid of all pairs, and never worse than one format alone."""
     named = [make_cost(f"f{k}", megabytes, ms) for k, (megabytes, ms) in enumerate(costs)]
     calibration = Calibration(costs=tuple(named), images=10, sampled=1, batch_size=4)
     machine = Machine(storage_rate=gigabytes * 1e9, cores=cores)
-    found = plan(calibration, machine, step=step)
+    found = plan(calibration, machine, step=step, disk_budget=1e15)
     rates = [
         predict(calibration, machine, {a.format: x / 20, b.format: 1 - x / 20}, step=step).rate
         for a, b in itertools.combinations(named, 2)

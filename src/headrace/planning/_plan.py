@@ -17,7 +17,7 @@ from headrace.planning._cost import PLACES, Calibration, Cost, Place
 from headrace.planning._documents import Document, finite, read_json, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import Prediction, loads, predict_costs, trainer_seconds
-from headrace.planning._search import LEAST_SHARE, Mixture, Problem, search
+from headrace.planning._search import LEAST_SHARE, Mixture, Problem, search, search_thrifty, worth_its_size
 from headrace.planning._units import bytes_text
 
 PLAN_VERSION = 1
@@ -53,9 +53,18 @@ class Plan:
 
     @property
     def best_single(self) -> Prediction | None:
-        """The fastest format alone that the disk holds, the smallest of equals."""
-        fitting = [each for each in self.singles if each.stored_bytes <= (self.disk_budget or math.inf) * (1 + 1e-9)]
+        """The best format alone: the fastest within the disk budget, or without one the fastest worth its size."""
+        if self.disk_budget is None:
+            chosen = worth_its_size([(each.rate, each.stored_bytes) for each in self.singles])
+            return None if chosen is None else self.singles[chosen]
+        fitting = [each for each in self.singles if each.stored_bytes <= self.disk_budget * (1 + 1e-9)]
         return fitting[0] if fitting else None
+
+    @property
+    def fastest_single(self) -> Prediction | None:
+        """A format alone that is faster than the plan and not worth its size; None if there is none."""
+        first = self.singles[0] if self.singles and self.disk_budget is None else None
+        return first if first is not None and first.rate > self.predicted.rate * (1 + 1e-9) else None
 
     @property
     def gain(self) -> float:
@@ -120,13 +129,16 @@ def plan(
     renditions: int = 1,
     field: str = "image",
 ) -> Plan:
-    """Find the mix of formats with which a machine prepares most samples a second. Pure, and always the same.
+    """Find the mix of formats with which a machine prepares most samples per second. Pure, and always the same.
+
+    Without a disk budget each doubling of the dataset's size must make the run at least 10 % faster: five times the
+    disk is taken for 1.25 times the speed, and not for 3 %. With a budget the fastest mix within it is taken.
 
     Args:
         calibration: What a sample costs in each format (`headrace.planning.calibrate`).
         machine: What there is to spend.
         step: The trainer's seconds a batch of the calibration's size; 0 for none.
-        disk_budget: Bytes that the images may take in all.
+        disk_budget: Bytes that the images may take in all, to be spent on speed.
         formats: Consider only these. By default all that keep the pixels, and the source's own files.
         renditions: With 2 every image is stored in two formats, and the loader chooses as it goes.
         field: The field that the plan is for.
@@ -147,7 +159,8 @@ def plan(
         return Problem(tuple(costs), rows, base, most_bytes)
 
     if renditions == 1:
-        found = search(problem(machine, candidates, limit))
+        find = search_thrifty if disk_budget is None else search
+        found = find(problem(machine, candidates, limit))
     else:
         pairs = [pair for pair in _pairs(candidates) if sum(cost.stored_bytes for cost in pair) <= limit]
         two = [(_in_two(problem(machine, pair)), pair) for pair in pairs]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ LEAST_SHARE = 0.02
 """Smaller shares are not worth a format."""
 WORTH = 0.03
 """What another format must bring: less would drown in the errors of a prediction."""
+DOUBLING = 1.10
+"""How many times faster a dataset must be for each doubling of its size. Without a disk budget only."""
 
 _SAME = 1e-9
 _PLACES = 4
@@ -79,6 +81,34 @@ def search(problem: Problem) -> Mixture | None:
         if found is not None and (best is None or found.time < best.time * (1 - _SAME)):
             best = found
     return best
+
+
+def search_thrifty(problem: Problem) -> Mixture | None:
+    """Find the best mix whose speed is worth its size, as `worth_its_size` says; None if nothing fits the disk."""
+    fastest = search(problem)
+    if fastest is None or _stored(fastest)[0] <= problem.stored.min():
+        return fastest
+    limits = sorted({size for size in problem.stored.tolist() if size < problem.most_bytes})
+    limited = [search(replace(problem, most_bytes=limit)) for limit in limits]
+    found = [each for each in (*limited, fastest) if each is not None]
+    chosen = worth_its_size([(1 / each.time if each.time > 0 else math.inf, _stored(each)[0]) for each in found])
+    return None if chosen is None else found[chosen]
+
+
+def worth_its_size(choices: Sequence[tuple[float, float]]) -> int | None:
+    """Choose among (rate, bytes): each doubling of the bytes must make it `DOUBLING` times faster.
+
+    So five times the disk is taken for 1.25 times the speed, and not for 3 %. Returns the position; None for no choice.
+    """
+
+    def merit(position: int) -> tuple[float, float]:
+        rate, n_bytes = choices[position]
+        size = max(n_bytes, 1.0)
+        if not 0 < rate < math.inf:
+            return rate, -size
+        return math.log2(rate) - math.log2(DOUBLING) * math.log2(size), -size
+
+    return max(range(len(choices)), key=merit, default=None)
 
 
 def _one_place_each(costs: Sequence[Cost]) -> Iterator[list[int]]:
