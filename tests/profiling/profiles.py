@@ -125,16 +125,13 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
             images=4_096, raw_cold=940, raw_warm=4_690, records_cold=1_310, records_warm=11_800, image_bytes=2.27e6
         ),
         formats=(
-            FormatCost(
-                format="png", read_bytes=2.27e6, stored_bytes=2.27e6, cpu_seconds=0.052, encode_seconds=0.21, rate=139
-            ),
+            FormatCost(format="png", read_bytes=2.27e6, stored_bytes=2.27e6, cpu_seconds=0.052, encode_seconds=0.21),
             FormatCost(
                 format="hri:dense",
                 read_bytes=1.5e6,
                 stored_bytes=1.98e6,
                 cpu_seconds=0.0171,
                 encode_seconds=0.11,
-                rate=341,
             ),
             FormatCost(
                 format="hri:fast",
@@ -142,7 +139,6 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
                 stored_bytes=2.5e6,
                 cpu_seconds=0.0094,
                 encode_seconds=0.05,
-                rate=352,
             ),
             FormatCost(
                 format="hri:fast",
@@ -152,13 +148,10 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
                 cpu_seconds=0.0011,
                 link_bytes=2.5e6,
                 device_seconds=0.0002,
-                rate=341,
             ),
-            FormatCost(
-                format="raw", read_bytes=4.8e6, stored_bytes=6.3e6, cpu_seconds=0.0061, encode_seconds=0.004, rate=233
-            ),
+            FormatCost(format="raw", read_bytes=4.8e6, stored_bytes=6.3e6, cpu_seconds=0.0061, encode_seconds=0.004),
         ),
-        mix=Mix(shares={"hri:fast": 0.72, "hri:dense": 0.28}, rate=366, stored_bytes=1.13e11),
+        mix=Mix(shares={"hri:fast": 0.72, "hri:dense": 0.28}, stored_bytes=1.13e11),
         memory=Memory(peak_bytes=3_910_000_000, batches_bytes=805_306_368),
         energy=Energy(
             joules=0.377,
@@ -233,10 +226,10 @@ def crowded() -> Measurements:
         ),
         differential=replace(whole.differential, trainer=1_234_567.0, loader=None, together=None),
         formats=tuple(
-            FormatCost(format=name, read_bytes=10**n, stored_bytes=10**n, cpu_seconds=10.0**-n, rate=10.0**n)
+            FormatCost(format=name, read_bytes=10**n, stored_bytes=10**n, cpu_seconds=10.0**-n)
             for n, name in enumerate(names)
         ),
-        mix=Mix(shares=dict.fromkeys(names, 1 / len(names)), rate=1e6),
+        mix=Mix(shares=dict.fromkeys(names, 1 / len(names))),
         what_if=what_if(
             (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0), counts, (1e6, 1e7, 1e8, 0.5e9, 1e9, 2e9, 4e9, 12.5e9, 100e9)
         ),
@@ -258,4 +251,6 @@ def partial() -> Measurements:
         Measurements(machine=whole.machine, source=whole.source),
         stages=(Stage(name="decode", rates=(Rate(cores=1, rate=21.0),), cpu_seconds=0.047),),
         complete=False,
+        interrupted=True,
+        missing=("transform, one core to all", "batch"),
     )

@@ -32,6 +32,7 @@ import headrace
 from headrace import profiling
 from headrace.cli import app
 from headrace.errors import HeadraceError, ProfileError
+from headrace.profiling.showing import _html
 from headrace.transforms import CenterCrop, PerBatch
 
 SHORT = 0.4
@@ -210,8 +211,8 @@ def test_a_trainer_gets_tensors_and_labels_of_a_folder(folder):
         ([1], {"emulate": "cores=4096"}, "cannot be emulated"),
         ([1], {"emulate": "cats=2"}, "cats"),
         ("nowhere", {}, "not there"),
-        ([1], {"seconds": -1.0}, "no time to measure"),
-        ([1], {"workdir": "nowhere"}, "no folder"),
+        ([1], {"seconds": -1.0}, "seconds must be"),
+        ([1], {"workdir": "nowhere"}, "must be a folder"),
     ],
     ids=["number", "iterator", "crop", "cold", "storage", "cores", "word", "path", "seconds", "workdir"],
 )
@@ -298,6 +299,34 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, dataset):
         assert message in " ".join(done.stderr.replace("│", " ").split())
 
 
+def test_missing_extras_are_reported_before_anything_is_measured(dataset, tmp_path, monkeypatch):
+    """Jinja2 is needed for the page, SciPy for a mix: the first ends the command at once, the second is said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setattr(profiling, "profile", lambda *_, **__: pytest.fail("measured before it looked for extras"))
+    _html.find_template.cache_clear()
+    done = CliRunner().invoke(app, ["profile", str(dataset), "-o", "report"])
+
+    assert done.exit_code == 1
+    assert "pip install 'headrace[report]'" in done.stderr
+    assert not (tmp_path / "report").exists()
+
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    monkeypatch.setattr(profiling, "profile", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    done = CliRunner().invoke(app, ["profile", str(dataset)])
+    assert done.exit_code == 130
+    assert "headrace[plan]" in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_report_that_cannot_be_written_is_refused_before_the_measuring(dataset, tmp_path):
+    (tmp_path / "report").mkdir(mode=0o555)
+    done = CliRunner().invoke(app, ["profile", str(dataset), "-o", str(tmp_path / "report")])
+
+    assert done.exit_code == 1
+    assert "must be writable" in done.stderr
+
+
 def run(*arguments, cwd=None):
     command = [sys.executable, "-m", "headrace", "profile", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
@@ -318,7 +347,8 @@ def test_a_quick_profile_ends_within_a_minute(folder, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_ctrl_c_ends_the_command_with_what_there_is(dataset, tmp_path):
+def test_ctrl_c_ends_the_command_with_what_there_is_and_no_verdict_on_the_rest(dataset, tmp_path):
+    """The exit code says that it was interrupted, and no stage that was not measured is blamed."""
     command = [sys.executable, "-m", "headrace", "profile", str(dataset), "--step-ms", "2", "-o", "report"]
     command += ["--seconds", "6"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -329,8 +359,14 @@ def test_ctrl_c_ends_the_command_with_what_there_is(dataset, tmp_path):
         out, err = process.communicate(timeout=60)
     report = profiling.Report.load(tmp_path / "report")
 
-    assert process.returncode == 0, err
-    assert "images/s" in out
+    assert process.returncode == 130, err
+    assert "No verdict on the bottleneck: the profile was interrupted before it measured: " in " ".join(
+        out.replace("│", " ").split()
+    )
+    assert report.verdict.kind == "unknown"
+    assert "decode and transform, one core to all" in report.measurements.missing
+    assert "next: run the same command again" in out
+    assert report.measurements.interrupted
     assert not report.measurements.complete
     assert report.measurements.differential.trainer
     assert any("interrupted" in note for note in report.measurements.notes)

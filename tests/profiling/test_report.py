@@ -74,7 +74,7 @@ def no_jinja(monkeypatch):
         return real(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    _html._template.cache_clear()
+    _html.find_template.cache_clear()
 
 
 @pytest.mark.usefixtures("no_jinja")

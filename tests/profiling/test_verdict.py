@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -216,11 +217,71 @@ def test_with_nothing_measured_there_is_no_verdict():
     assert (verdict.kind, verdict.stage, verdict.remedies) == ("unknown", None, ())
 
 
-def test_a_run_that_was_ended_early_says_so():
-    verdict = judge(partial())
+def test_a_run_that_was_interrupted_names_no_bottleneck_and_says_what_is_missing():
+    """What was not measured is not taken for waiting, nor for anything else."""
+    whole = replace(full(), stages=(), complete=False, interrupted=True, missing=("decode, one core to all", "batch"))
+    for measurements in (partial(), whole):
+        verdict = judge(measurements)
 
-    assert verdict.stage == "decode"
-    assert any("Not everything could be measured" in caution for caution in verdict.cautions)
+        assert (verdict.kind, verdict.stage, verdict.remedies) == ("unknown", None, ())
+        assert "interrupted before it measured: " in verdict.sentence
+        assert "; batch" in verdict.sentence
+        assert stage_rows(measurements, verdict) == []
+    assert "The trainer waits 65 % of its time" in verdict.sentence  # that was measured
+
+
+def test_without_the_stages_a_slow_trainer_is_told_from_the_three_rates():
+    """If trainer and loader together are as fast as the trainer alone, no stage can be the bottleneck."""
+    found = Differential(trainer=100.0, loader=900.0, together=98.0)
+    verdict = judge(replace(partial(), differential=found))
+
+    assert verdict.kind == "trainer"
+    assert judge(replace(partial(), differential=replace(found, together=60.0))).kind == "unknown"
+
+
+def test_a_measured_stall_is_never_left_alone():
+    """The loader alone is faster than the trainer, and the trainer waits all the same."""
+    rates = Differential(trainer=1_000.0, loader=2_000.0, together=680.0)
+    verdict = judge(replace(even(), differential=rates))
+
+    assert verdict.kind == "stage"
+    assert verdict.stall == pytest.approx(0.32)
+    assert "waits 32 % of its time" in verdict.sentence
+    assert "alone" not in verdict.sentence
+    assert any("slow each other down" in caution for caution in verdict.cautions)
+
+
+def test_a_stall_that_no_stage_explains_is_waiting():
+    dataset = Source(kind="dataset", name="photos.hr")
+    rates = Differential(trainer=1_000.0, loader=9_000.0, together=680.0)
+    verdict = judge(replace(even(), source=dataset, differential=rates))
+
+    assert (verdict.kind, verdict.stage, verdict.place) == ("stage", "wait", "trainer")
+    assert "no single stage explains" in verdict.sentence
+
+
+@given(width=st.floats(0.2, 0.6))
+def test_on_a_noisy_machine_the_width_is_said_and_decides_what_is_ranked(width):
+    quiet = replace(even(trainer=5_000.0, decode=500.0), recipe=RecipeSummary(workers=2))
+    noisy = replace(quiet, differential=Differential(trainer=5_000.0, trainer_spread=width))
+    verdict = judge(noisy)
+
+    assert verdict.width == width
+    assert any("±" in caution for caution in verdict.cautions)
+    assert not any("±" in caution for caution in judge(quiet).cautions)
+    assert all(remedy.gain >= 1 + width for remedy in verdict.remedies)
+    for first, second in pairwise(verdict.remedies):
+        level = first.at_most == second.at_most and second.rate >= first.rate * (1 - width)
+        assert not level or first.rank == second.rank or first.rate > second.rate
+
+
+def test_a_stall_within_the_width_is_said_and_not_blamed_on_a_stage():
+    rates = Differential(trainer=1_000.0, loader=9_000.0, together=900.0, together_spread=0.2)
+    verdict = judge(replace(even(), differential=rates))
+
+    assert verdict.kind in ("trainer", "balanced")
+    assert "10 %" in verdict.sentence
+    assert "Leave the loader alone" not in verdict.sentence
 
 
 def test_what_no_stage_shows_is_a_row_of_its_own_and_binds_alone():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bottleneck study: what starves the training, by how much, and what would mend it.
+"""The bottleneck study: what the training waits for, by how much, and what would fix it.
 
 `subjects/` knows what can be profiled and in what course, `measuring/` has the instruments, `judging/` makes a verdict
 of the figures by arithmetic alone, and `showing/` tells people. What passes from one to the next are `Measurements`.
@@ -26,8 +26,9 @@ from headrace.profiling._measurements import (
 )
 from headrace.profiling._profile import profile
 from headrace.profiling._report import Report
+from headrace.profiling.judging._judge import judge
 from headrace.profiling.judging._remedy import Remedy
-from headrace.profiling.judging._verdict import Verdict, judge
+from headrace.profiling.judging._verdict import Verdict
 from headrace.profiling.measuring._storage import ReadRate, measure_raw_files, measure_records
 from headrace.profiling.showing._live import shown
 from headrace.profiling.subjects._course import Progress

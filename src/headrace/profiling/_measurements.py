@@ -50,6 +50,10 @@ class Source:
     kind: Literal["folder", "dataset", "loader"]
     name: str
     """Its path, or what the loader is."""
+    path: str | None = None
+    """What `headrace build` can read the images from; None if it is not known."""
+    build_to: str | None = None
+    """A free path, beside the source or in the current folder, where a new dataset can be built."""
     samples: int | None = None
     n_bytes: int | None = None
     """On storage, all samples together."""
@@ -72,6 +76,8 @@ class RecipeSummary:
     """Threads or processes that make samples; None is one a core."""
     transforms: tuple[str, ...] = ()
     """One line each, as `random_resized_crop 224 x 224`."""
+    options: tuple[str, ...] | None = None
+    """Command-line options that make the same batches: `--crop`, `224`. None if options cannot express it."""
     batch_bytes: int | None = None
 
 
@@ -124,10 +130,14 @@ class Differential:
     warm_loader: float | None = None
     """Rate of the loader over samples that the page cache holds, where `loader` was measured cold."""
     batches: int | None = None
+    trainer_spread: float | None = None
+    """How far repeats of `trainer` differ: half their range over the median. None: too few repeats to tell."""
+    loader_spread: float | None = None
+    together_spread: float | None = None
 
     @property
     def stall(self) -> float | None:
-        """Share of the time that the trainer waits for data; what a perfect loader would win back."""
+        """Share of the time that the trainer waits for data, which a perfect loader would save."""
         if not self.trainer or self.together is None:
             return None
         return max(0.0, 1 - self.together / self.trainer)
@@ -167,18 +177,14 @@ class FormatCost:
     device_seconds: float = 0.0
     encode_seconds: float = 0.0
     lossless: bool = True
-    rate: float | None = None
-    """Images a second, training from this format alone, as the planner predicts. None: the verdict does the sum."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mix:
-    """The plan that `headrace plan` would write, as the planner predicts it."""
+    """The mix of formats that `headrace plan` would choose. What it gives follows from the costs of its formats."""
 
     shares: dict[str, float]
     """Share of the samples by format."""
-    rate: float
-    """Images a second, training from it."""
     stored_bytes: float | None = None
     """Of all images."""
 
@@ -276,6 +282,10 @@ class Measurements:
     what_if: WhatIf | None = None
     complete: bool = True
     """False if something could not be measured, or not in time: what is there is sound, more is missing."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the profile before its last measurement."""
+    missing: tuple[str, ...] = ()
+    """Measurements that a verdict needs and that were not made."""
     seconds: float | None = None
     """That the profile took."""
     started: str | None = None

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -56,11 +57,11 @@ def profile(
     workdir: str | PathLike[str] | None = None,
     progress: ProgressHook | None = None,
 ) -> Report:
-    """Measure what bounds a training run, and what would mend it.
+    """Measure what limits a training run, and what would make it faster.
 
     A loader is iterated for a while by itself, with the trainer, and the trainer runs on one batch by itself. Of a
-    dataset, a folder of images and Headrace's own loader every stage is measured alone too. Ctrl-C ends it with what
-    was measured so far.
+    dataset, a folder of images and Headrace's own loader every stage is measured alone too. After Ctrl-C the report
+    holds what was measured so far (`report.measurements.interrupted`), and names no bottleneck that was not measured.
 
     Args:
         subject: A loader of any kind that gives batches each time it is iterated; or a dataset, or a folder of images
@@ -87,9 +88,9 @@ def profile(
     """
     function, stated = read_step(step)
     if seconds is not None and not seconds > 0:
-        raise ProfileError(f"{seconds} seconds are no time to measure in; leave it out, or give some")
+        raise ProfileError(f"seconds must be > 0; got {seconds}")
     if workdir is not None and not Path(workdir).is_dir():
-        raise ProfileError(f"the workdir {workdir} is no folder; make it, or leave it out")
+        raise ProfileError(f"workdir must be a folder; {workdir} is not: create it, or omit workdir")
     emulation = Emulation.parse(emulate)
     making = {"recipe": recipe, "transform": transform, "crop": crop, "batch_size": batch_size}
     with on_cores(emulation.cores) as there, ExitStack() as closing:
@@ -128,13 +129,16 @@ def _plan(subject: Any, course: Course, settings: Settings, making: dict[str, An
     """Lay out the course for what was given."""
     if isinstance(subject, str | PathLike):
         path = Path(subject)
-        if not (path / "dataset.json").exists():
-            return plan_folder(course, path, read_recipe(**making), settings)
-        subject = Dataset(path)
-    if isinstance(subject, Dataset):
-        loader = make_loader(subject, read_recipe(**making), settings, memory=available_memory())
-        closing.enter_context(loader)
-        return plan_loader(course, loader, subject, settings)
+        subject = Dataset(path) if (path / "dataset.json").exists() else path
+    if isinstance(subject, Dataset | Path):
+        made = read_recipe(**making)
+        if isinstance(subject, Path):
+            book = plan_folder(course, subject, made, settings)
+        else:
+            loader = closing.enter_context(make_loader(subject, made, settings, memory=available_memory()))
+            book = plan_loader(course, loader, subject, settings)
+        book.recipe = replace(book.recipe, options=made.words)
+        return book
     refuse_needless(making, "a loader", "it has its own; profile a dataset or a folder with it")
     limit = settings.emulation.storage_rate
     if isinstance(subject, Loader):

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import InvalidReport, MissingExtra
 from headrace.profiling import _document
 from headrace.profiling._measurements import Measurements
-from headrace.profiling.judging._verdict import Verdict, judge
+from headrace.profiling.judging._judge import judge
+from headrace.profiling.judging._next import next_step
+from headrace.profiling.judging._verdict import Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +69,20 @@ class Report:
             raise InvalidReport(f"{file}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidReport(f"{file} is no JSON: {error}") from None
+
+    @staticmethod
+    def require_extras() -> None:
+        """Raise MissingExtra if the page cannot be made: to be called before a long measurement, not after it."""
+        from headrace.profiling.showing._html import find_template  # noqa: PLC0415 - needs Jinja2, which is an extra
+
+        find_template()
+
+    def next_step(self, folder: str | os.PathLike[str] | None = None) -> str | None:
+        """Name the command, or the change to the code, that comes next; None if there is nothing to do.
+
+        `folder` is where the report was saved, if it was.
+        """
+        return next_step(self.measurements, self.verdict, None if folder is None else os.fspath(folder))
 
     def to_html(self) -> str:
         """Return the page that `save` writes. Needs the extra `report`."""

@@ -16,14 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from headrace.profiling._measurements import Differential, Measurements, Place, Rate, Stage
+from headrace.profiling._measurements import Measurements, Place, Rate, Stage
 
+LEAST_SECONDS = 1e-300
+"""What takes less takes nothing: its ceiling would not be a number."""
 CACHED_SHARE = 0.8
 """Of the memory that the page cache may have: a source larger than this is read from storage in every epoch."""
-BUSY = 0.85
-"""A thread or a core that works more than this share of the time has nothing left to give."""
-UNEXPLAINED = 0.5
-"""Below this share of what its stages allow, a loader does something else that takes longer than any of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Load:
     """What a stage asks of a place."""
 
     stage: str
-    """A stage of the measurements, or `step`."""
+    """A stage of the measurements, `step`, or `wait`: time that the trainer waits and no stage explains."""
     place: Place
     seconds: float
     """An image."""
@@ -85,7 +83,7 @@ class Pipeline:
         )
 
     def plus(self, loads: Iterable[Load]) -> Pipeline:
-        return Pipeline((*self.loads, *(load for load in loads if load.seconds > 0)))
+        return Pipeline((*self.loads, *(load for load in loads if load.seconds > LEAST_SECONDS)))
 
     def scaled(self, factor: float, place: Place | None = None) -> Pipeline:
         """Multiply the seconds of one place, or of all."""
@@ -180,57 +178,3 @@ def _waiting_share(stage: Stage, rate: float, workers: int, cores: int) -> float
     in_a_worker = max(workers, 1) / rate
     working = stage.cpu_seconds * max(1.0, workers / max(cores, 1))
     return min(max(0.0, 1 - working / in_a_worker), 1.0)
-
-
-def trainer_loads(measurements: Measurements, loader: Pipeline, workers: int) -> Iterable[Load]:
-    """Give the step's load on the trainer, and on the cores if it takes some that the workers would use."""
-    found = measurements.differential
-    if found is None or not found.trainer:
-        return
-    yield Load("step", "trainer", 1 / found.trainer, "as stated" if found.stated else None)
-    if found.stated or not found.trainer_cores:
-        return
-    cores = max(measurements.machine.cores, 1)
-    spare = 1 - min(workers, cores) / cores
-    busy = loader.places.get("cores", 0.0)
-    yield Load("step", "cores", found.trainer_cores / (cores * found.trainer) - busy * spare, "the trainer's own work")
-
-
-def run_pipeline(measurements: Measurements) -> Pipeline:
-    """Lay out the whole run, in accord with what the loader did when it was measured as a whole."""
-    loader = stage_pipeline(measurements)
-    found = measurements.differential
-    if found is not None and found.loader:
-        loader = _reconciled(loader, found, measurements)
-    return loader.plus(trainer_loads(measurements, loader, worker_count(measurements)))
-
-
-def _reconciled(stages: Pipeline, found: Differential, measurements: Measurements) -> Pipeline:
-    assert found.loader
-    explained = found.loader / stages.rate
-    if explained >= UNEXPLAINED:
-        return stages.scaled(1 / explained)
-    return stages.plus(_unexplained(stages, found, measurements))
-
-
-def _unexplained(stages: Pipeline, found: Differential, measurements: Measurements) -> Iterable[Load]:
-    """Say what a loader does that no stage shows, from which of its parts were busy."""
-    assert found.loader
-    workers, seconds = worker_count(measurements), 1 / found.loader
-    places = stages.places
-    if found.warm_loader and found.warm_loader > found.loader / BUSY:
-        yield Load("read", "storage", seconds - places.get("storage", 0.0), "slower than from memory", rest=True)
-        if not stages.loads:
-            yield Load("sample", "cores", 1 / found.warm_loader, "from memory")
-    elif workers == 0:
-        yield Load("sample", "trainer", seconds - places.get("trainer", 0.0), "in the trainer's own thread", rest=True)
-    elif (found.thread_busy or 0.0) >= BUSY:
-        yield Load(
-            "batch", "thread", seconds - places.get("thread", 0.0), "the iterating thread is never idle", rest=True
-        )
-    elif found.loader_cores is not None and found.loader_cores < BUSY * min(workers, measurements.machine.cores):
-        yield Load(
-            "read", "cores", seconds - places.get("cores", 0.0), "workers wait and cores idle", waits=True, rest=True
-        )
-    else:
-        yield Load("sample", "cores", seconds - places.get("cores", 0.0), "all workers are busy", rest=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would mend a starving run, ranked by the rate that the same arithmetic predicts.
+"""What would make a run faster, ranked by the rate that the same arithmetic predicts.
 
 Every remedy is the run's own pipeline with something changed, so that its prediction differs from today's rate by that
-change alone; those of other formats are the planner's, which measured them. None exceeds the trainer's ceiling.
+change alone. None exceeds the trainer's ceiling.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from headrace.planning._commands import command_line
 from headrace.profiling._figures import bytes_text, rate_text
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging import _remedies_stored as stored
@@ -20,34 +21,77 @@ from headrace.profiling.judging._pipeline import (
     fits_in_memory,
     reads_cold,
     stage_pipeline,
-    trainer_loads,
     worker_count,
 )
-from headrace.profiling.judging._remedy import WORTHWHILE, Remedy, build_command, is_foreign, offer, source_word
+from headrace.profiling.judging._rates import rates_of
+from headrace.profiling.judging._reconcile import trainer_loads
+from headrace.profiling.judging._remedy import (
+    WORTHWHILE,
+    Remedy,
+    build_command,
+    is_foreign,
+    offer,
+    source_path,
+)
 
-_MOST_CORES = 16
+MOST_CORES = 64
 """Times as many cores as there are: further than that no prediction carries."""
+_NOT_STAGES = ("step", "wait")
 
 
-def find_remedies(measurements: Measurements, now: Pipeline, rate: float) -> tuple[Remedy, ...]:
-    """Rank what would help; the certain comes before the possible where rates are equal.
+def find_remedies(measurements: Measurements, now: Pipeline) -> tuple[Remedy, ...]:
+    """Rank what would help: predictions by falling rate, then what could help at most.
 
-    What is worthwhile is told from the arithmetic alone; gains are over `rate`, which the run was measured to have.
+    A gain that is smaller than the figures are wide is left out, and rates that differ by less have the same rank.
     """
+    width = rates_of(measurements).width or 0.0
+    least = max(WORTHWHILE, 1 + width)
     found = [remedy for find in _FINDERS for remedy in find(measurements, now)]
-    gainful = [remedy for remedy in found if math.isfinite(remedy.rate) and remedy.gain >= WORTHWHILE]
-    worth = [replace(remedy, gain=remedy.rate / rate) for remedy in gainful if remedy.rate >= WORTHWHILE * rate]
+    worth = [remedy for remedy in found if math.isfinite(remedy.rate) and remedy.gain >= least]
     binding = binding_load(now)
     if binding is not None and binding.stage in _OF_STORAGE and any(remedy.kind in _STORED for remedy in worth):
         worth = [remedy for remedy in worth if remedy.kind != "stage"]
-    return tuple(sorted(worth, key=lambda remedy: (-round(remedy.rate, 6), remedy.at_most)))
+    return _ranked(sorted(worth, key=lambda remedy: (remedy.at_most, -remedy.rate)), width)
+
+
+def _ranked(remedies: list[Remedy], width: float) -> tuple[Remedy, ...]:
+    """Give one rank to remedies whose rates differ by less than the figures are wide."""
+    ranked: list[Remedy] = []
+    for position, remedy in enumerate(remedies, 1):
+        last = ranked[-1] if ranked else None
+        first = next((each for each in ranked if last is not None and each.rank == last.rank), None)
+        level = first is not None and remedy.at_most == first.at_most and remedy.rate >= first.rate * (1 - width)
+        ranked.append(replace(remedy, rank=first.rank if first is not None and level else position))
+    return tuple(ranked)
 
 
 def binding_load(pipeline: Pipeline) -> Load | None:
-    """The largest load of the slowest place, the step itself left out."""
+    """The largest load of the slowest place that has one beside the step; what is waited without a cause comes last."""
     slowest = next(iter(pipeline.places), None)
-    loads = [load for load in pipeline.loads if load.place == slowest and load.stage != "step"]
+    loads = [load for load in pipeline.loads if load.place == slowest and load.stage not in _NOT_STAGES]
+    waiting = [load for load in pipeline.loads if load.place == slowest and load.stage == "wait"]
+    if waiting and sum(load.seconds for load in loads) < waiting[0].seconds:
+        return waiting[0]
     return max(loads, key=lambda load: load.seconds, default=None)
+
+
+def cores_needed(measurements: Measurements, now: Pipeline) -> float | None:
+    """Cores of this kind that would keep the trainer busy; None if no number of cores would."""
+    places, workers = now.places, min(worker_count(measurements), measurements.machine.cores)
+    trainer = rates_of(measurements).trainer
+    if trainer is None or workers == 0 or "cores" not in places:
+        return None
+    if any(seconds > places["trainer"] * (1 + 1e-9) for place, seconds in places.items() if place != "cores"):
+        return None
+    needed = _cores_for(now, places["trainer"], workers)
+    return needed if needed is not None and needed <= MOST_CORES * measurements.machine.cores else None
+
+
+def _cores_for(now: Pipeline, seconds: float, workers: int) -> float | None:
+    """Cores with which their place takes so many seconds per image; what workers wait, more cores do not shorten."""
+    work = sum(load.seconds for load in now.loads if load.place == "cores" and not load.waits)
+    room = seconds - (now.places["cores"] - work)
+    return workers * work / room if work > 0 and room > 0 else None
 
 
 def with_workers(measurements: Measurements, now: Pipeline, wanted: int) -> Pipeline:
@@ -86,13 +130,12 @@ def _workers(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     if workers >= cores and not any(load.waits for load in now.loads):
         return
     wanted = cores if workers < cores else 2 * workers
-    name = "DataLoader" if is_foreign(measurements) else "headrace.Loader"
     yield offer(
         "workers",
         f"use {wanted} workers instead of {workers}" if workers else f"use {wanted} workers beside the trainer",
         with_workers(measurements, now, wanted).rate,
         now=now,
-        command=f"{name}(…, num_workers={wanted})",
+        code=f"num_workers={wanted}",
         why="cores are idle while the trainer waits" if workers < cores else "a worker that waits needs no core",
     )
 
@@ -101,12 +144,11 @@ def _cores(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     cores, places = measurements.machine.cores, now.places
     if worker_count(measurements) < cores or next(iter(places), None) != "cores":
         return
-    work = sum(load.seconds for load in now.loads if load.place == "cores" and not load.waits)
     others = max((seconds for place, seconds in places.items() if place != "cores"), default=places["cores"] / 2)
-    room = others - (places["cores"] - work)  # what waits leave of the time that the next place needs
-    if room <= 0:
+    needed = _cores_for(now, others, cores)
+    if needed is None:
         return
-    wanted = min(max(math.ceil(cores * work / room), cores + 1), _MOST_CORES * cores)
+    wanted = max(math.ceil(min(needed, MOST_CORES * cores) * (1 - 1e-9)), cores + 1)
 
     def spread(load: Load) -> Load:
         return replace(load, seconds=load.seconds * cores / wanted)
@@ -117,22 +159,36 @@ def _cores(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
         f"a machine with {wanted} such cores instead of {cores}",
         Pipeline(changed).rate,
         now=now,
-        command=f"headrace plan {source_word(measurements)} --what-if cores={cores}..{2 * wanted}",
+        command=_what_if_command(measurements, wanted),
         why="all cores are busy; this assumes that the work divides among more of them without loss",
         at_most=True,
     )
 
 
+def _what_if_command(measurements: Measurements, cores: int) -> str:
+    """Plan for machines with more cores. Only where SciPy is installed, as the mix shows: the command needs it."""
+    path, options, found = source_path(measurements), measurements.recipe.options, measurements.differential
+    if path is None or options is None or found is None or not found.step_seconds or measurements.mix is None:
+        return ""
+    cold = stored.storage_bandwidth(measurements) if reads_cold(measurements) else None
+    storage = f"{cold / 1e9:.4g}GB/s" if cold else "1000GB/s"
+    grid = f"cores={measurements.machine.cores}..{2 * cores} storage={storage} step-ms={found.step_seconds * 1e3:.6g}"
+    return command_line("headrace", "plan", path, options, ("--what-if", grid))
+
+
 def _cache(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     n_bytes = measurements.source.n_bytes
-    if n_bytes is None or not reads_cold(measurements) or not fits_in_memory(measurements):
+    path = source_path(measurements)
+    if "storage" in (measurements.machine.emulated or ""):
+        return  # an emulated storage is as slow for what lies in memory
+    if n_bytes is None or path is None or not reads_cold(measurements) or not fits_in_memory(measurements):
         return
     yield offer(
         "cache",
         f"keep the {bytes_text(n_bytes)} in memory",
         now.without(place="storage").rate,
         now=now,
-        command=f"find {source_word(measurements)} -type f -exec cat {{}} + > /dev/null",
+        command=f"{command_line('find', path, ('-type', 'f', '-exec', 'cat'))} {{}} + > /dev/null",
         why="the page cache has room for all of it: read once, later epochs need no storage",
     )
 
@@ -149,12 +205,17 @@ def _near(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     else:
         rate = 1 / (host * max(min(worker_count(measurements), measurements.machine.cores), 1))
         why = f"one core like these, near the storage, would add {rate_text(rate)}"
+    path = source_path(measurements)
+    exchange = "exchange" if path is None else f"{path.rstrip('/').removesuffix('.hr')}.exchange"
     yield offer(
         "near",
         "prepare batches near the storage as well",
         now.scaled((1 / host) / (1 / host + rate), "cores").rate,
         now=now,
-        command=f'headrace near {source_word(measurements)} EXCHANGE\nheadrace.Loader(…, near="EXCHANGE")',
+        command=""
+        if path is None
+        else command_line("mkdir", ("-p",), exchange) + "\n" + command_line("headrace", "near", path, exchange),
+        code=f"near={exchange!r}",
         why=why,
         at_most=measurements.near is None,
     )
@@ -169,35 +230,38 @@ def _collate(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     kept = Pipeline(tuple(load for load in now.loads if load not in alone))
     slowest = max(alone, key=lambda load: load.seconds)
     function = slowest.detail if slowest.detail and slowest.detail.isidentifier() else "the function"
+    batching = slowest.stage == "batch"
+    why = "one thread does it for all workers, and they wait for it"
     if is_foreign(measurements):
-        command = "def __getitem__(self, index): …  # does the work, a sample at a time, in the workers"
-    elif slowest.stage == "batch":
-        command = "headrace.Loader(…, collate_fn=None)  # the workers write each sample to its place in the batch"
+        why += "; do the work in the dataset's __getitem__, sample by sample, which the workers call"
+    elif batching:
+        why += "; without a collate_fn the workers write each sample to its place in the batch"
     else:
-        command = f"headrace.Loader(…, transform=[…])  # declarative operations in place of {function}"
+        why += f"; declarative operations of headrace.transforms in place of {function} run in the workers"
     yield offer(
         "collate",
-        f"take {'the batching' if slowest.stage == 'batch' else function} out of the one thread",
+        f"take {'the batching' if batching else function} out of the one thread",
         kept.plus(Load(load.stage, "cores", load.seconds / share, load.detail) for load in alone).rate,
         now=now,
-        command=command,
-        why="one thread does it for all workers, and they wait for it",
+        code="collate_fn=None" if batching and not is_foreign(measurements) else "",
+        why=why,
     )
 
 
 def _stage(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     """Say what a cheaper stage would be worth at most, where no measured alternative tells."""
     binding = binding_load(now)
-    if binding is None:
+    if binding is None or binding.stage == "wait":
         return
-    title, command = _ADVICE[binding.stage]
+    title, how, code = _ADVICE[binding.stage]
     yield offer(
         "stage",
         title,
         now.without(stage=binding.stage, place=binding.place).rate,
         now=now,
-        command=command or build_command(measurements, "--format hri:fast"),
-        why="the rate is what the run would give if that cost nothing",
+        command=build_command(measurements, "--format", "hri:fast") if binding.stage in _OF_STORAGE else "",
+        code="" if is_foreign(measurements) else code,
+        why=f"{how}; the rate is what the run would give if that cost nothing",
         at_most=True,
     )
 
@@ -207,35 +271,35 @@ _OF_STORAGE = {"open", "read", "decode"}
 """Stages that another way to store the images changes."""
 
 _ADVICE = {
-    "open": ("open fewer files", None),
-    "read": ("read less, or from faster storage", None),
-    "decode": ("decode a faster format", None),
+    "open": ("open fewer files", "a dataset holds thousands of images in one file", ""),
+    "read": ("read less, or from faster storage", "smaller images, or a crop of .hri, need fewer bytes", ""),
+    "decode": ("decode a faster format", "hri:fast was made for fast decoding", ""),
     "transform": (
         "make the transforms cheaper",
-        "headrace.Loader(…, transform=[…])  # declarative operations run fused in C++; put the crop first",
+        "declarative operations of headrace.transforms run fused in C++; put the crop first",
+        "",
     ),
     "sample": (
         "make samples cheaper",
-        "headrace.Loader(…)  # reads, decodes and transforms in C++, without the GIL",
+        "headrace.Loader reads, decodes and transforms in C++, without the GIL",
+        "",
     ),
     "batch": (
         "make batches cheaper",
-        "headrace.Loader(…)  # writes each sample to its place in the batch, and collates nothing",
+        "headrace.Loader without a collate_fn writes each sample to its place in the batch",
+        "",
     ),
-    "transfer": (
-        "copy less, or beside the step",
-        'headrace.Loader(…, dtype="uint8", device="cuda")  # normalise on the device',
-    ),
+    "transfer": ("copy less, or beside the step", "bytes can be normalised on the device", 'dtype="uint8"'),
 }
 
 _FINDERS: tuple[Callable[[Measurements, Pipeline], Iterator[Remedy]], ...] = (
-    stored.records,
     stored.formats,
     stored.plan,
+    stored.records,
     _workers,
-    _cores,
     _cache,
-    _near,
     _collate,
+    _near,
+    _cores,
     _stage,
 )

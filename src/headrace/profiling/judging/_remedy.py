@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One remedy, and how one is made: the rate that a changed pipeline has, and the command that changes it."""
+"""One remedy, and how one is made: the rate that a changed pipeline has, and the command or code that changes it."""
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Literal
 
+from headrace.planning._commands import command_line, usual_dataset_path
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._pipeline import Pipeline
 
@@ -27,8 +26,12 @@ class Remedy:
     """Images a second, training."""
     gain: float
     """Times today's rate."""
-    command: str
-    """Lines for a shell, or for Python."""
+    rank: int = 1
+    """Its place in the list. Remedies of one rank differ by less than the figures are wide."""
+    command: str = ""
+    """Lines for a shell that run as printed; empty if no command applies the change."""
+    code: str = ""
+    """Keyword arguments to give to the loader, as Python; empty if none apply the change."""
     why: str
     at_most: bool = False
     """Whether the rate is what the change could give at best, not what it will."""
@@ -40,15 +43,22 @@ def offer(
     rate: float,
     *,
     now: Pipeline,
-    command: str,
     why: str,
+    command: str = "",
+    code: str = "",
     at_most: bool = False,
 ) -> Remedy:
     """Make a remedy of a predicted rate, which the trainer's ceiling bounds."""
-    ceilings = [load.ceiling for load in now.loads if load.stage == "step" and load.place == "trainer"]
-    bounded = min([rate, *ceilings])
+    bounded = min(rate, trainer_ceiling(now))
     gain = bounded / now.rate
-    return Remedy(kind=kind, title=title, rate=bounded, gain=gain, command=command, why=why, at_most=at_most)
+    return Remedy(kind=kind, title=title, rate=bounded, gain=gain, command=command, code=code, why=why, at_most=at_most)
+
+
+def trainer_ceiling(now: Pipeline) -> float:
+    """What the trainer could take; infinite where it was not measured."""
+    return min(
+        (load.ceiling for load in now.loads if load.stage == "step" and load.place == "trainer"), default=float("inf")
+    )
 
 
 def is_foreign(measurements: Measurements) -> bool:
@@ -56,23 +66,31 @@ def is_foreign(measurements: Measurements) -> bool:
     return measurements.source.kind == "loader" and not measurements.source.formats
 
 
-def source_word(measurements: Measurements) -> str:
-    """The source, as a shell takes it; what a loader was made from is for the user to say."""
-    return "SOURCE" if measurements.source.kind == "loader" else _word(measurements.source.name)
+def source_path(measurements: Measurements) -> str | None:
+    """What a command can read the images from; None where only the user knows."""
+    source = measurements.source
+    return source.path or (None if source.kind == "loader" else source.name)
 
 
-def build_command(measurements: Measurements, option: str) -> str:
-    """Build a new dataset beside the source."""
-    name, kind = measurements.source.name, measurements.source.kind
-    if kind == "loader":
-        return f"headrace build SOURCE SOURCE.hr {option}"
-    if kind == "dataset":
-        target = f"{name.rstrip('/').removesuffix('.hr')}.new.hr"
-    else:
-        target = f"{name.rstrip('/')}.hr" if PurePath(name).name not in ("", "..") else "dataset.hr"
-    return f"headrace build {source_word(measurements)} {_word(target)} {option}"
+def run_options(measurements: Measurements) -> tuple[str, ...] | None:
+    """Options of `headrace plan` and `headrace profile` that describe this run; None if options cannot."""
+    options, found = measurements.recipe.options, measurements.differential
+    if options is None:
+        return None
+    step = () if found is None or not found.step_seconds else ("--step-ms", f"{found.step_seconds * 1e3:.6g}")
+    emulated = () if measurements.machine.emulated is None else ("--emulate", measurements.machine.emulated)
+    return (*options, *step, *emulated)
 
 
-def _word(path: str) -> str:
-    """Quote a path, and keep one that begins with a dash from being taken for an option."""
-    return shlex.quote(f"./{path}" if path.startswith("-") else path)
+def build_target(measurements: Measurements) -> str | None:
+    """Where a new dataset goes; None where the source is not known."""
+    path = source_path(measurements)
+    if path is None:
+        return None
+    return measurements.source.build_to or usual_dataset_path(path, is_dataset=measurements.source.kind != "folder")
+
+
+def build_command(measurements: Measurements, *options: str) -> str:
+    """Build a new dataset from the source; without a known source there is no command."""
+    path, target = source_path(measurements), build_target(measurements)
+    return "" if path is None or target is None else command_line("headrace", "build", path, target, options)

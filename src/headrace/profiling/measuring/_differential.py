@@ -29,6 +29,8 @@ LEAST_BATCHES = 4
 MORE_SECONDS = 1.0
 # A long run is looked at in parts.
 PARTS = 7
+# Fewer do not tell how far repeats differ.
+LEAST_PARTS = 3
 
 
 @dataclass(slots=True)
@@ -72,9 +74,13 @@ class Run:
         return median(self._rates) if self.images else None
 
     @property
-    def ceiling(self) -> float | None:
-        """Images a second at best, as stages have it too: other programs only ever slow it down."""
-        return max(self._rates) if self.images else None
+    def spread(self) -> float | None:
+        """Half the range of the parts' rates over their median; of five or more, without the lowest and highest."""
+        rates = sorted(self._rates) if self.images else []
+        if len(rates) < LEAST_PARTS:
+            return None
+        inner = rates[1:-1] if len(rates) >= LEAST_PARTS + 2 else rates
+        return (inner[-1] - inner[0]) / 2 / median(rates)
 
     @property
     def _rates(self) -> list[float]:
@@ -172,10 +178,18 @@ def run_trainer(step: Step, batch: Any, images: int, *, seconds: float) -> Run:
 
 
 def sleeping_step(seconds: float) -> Step:
-    """A trainer that takes so long a batch and no CPU: an accelerator's, as the user states it."""
+    """A trainer that takes this long per batch on average and no CPU, as the user states it.
+
+    A sleep lasts some 0.1 ms longer than asked for. Each one is shortened by what the last one took too long, so that
+    the rate is the stated one.
+    """
+    late = 0.0
 
     def step(_: Any) -> None:
-        time.sleep(seconds)
+        nonlocal late
+        asked, begun = seconds - late, time.perf_counter()
+        time.sleep(asked)
+        late = min(max(0.0, time.perf_counter() - begun - asked), seconds / 2)
 
     return step
 

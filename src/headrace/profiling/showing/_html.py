@@ -7,6 +7,7 @@ that fits. Every word from outside passes through Jinja2's escaping, or the draw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -16,8 +17,9 @@ from typing import Any
 from headrace.errors import MissingExtra
 from headrace.profiling import _figures as figures
 from headrace.profiling._measurements import Measurements, Rate, WhatIf, WhatIfPoint
+from headrace.profiling.judging._shown import energy_parts, format_rates, rate_of_mix
 from headrace.profiling.judging._verdict import STAGE_WORDS, Verdict
-from headrace.profiling.showing._summary import best_words, facts, measured_rows, method_notes, stage_rows
+from headrace.profiling.showing._summary import best_words, facts, measured_rows, method_notes, stage_rows, whole_rates
 from headrace.profiling.showing._svg_charts import Bar, bar_chart, map_chart, scaling_chart, share_chart
 from headrace.profiling.showing._svg_pipeline import pipeline_chart
 
@@ -48,7 +50,7 @@ class Panel:
 
 def render_page(measurements: Measurements, verdict: Verdict) -> str:
     """Fill the template; MissingExtra without Jinja2."""
-    page: str = _template().render(
+    page: str = find_template().render(
         m=measurements,
         verdict=verdict,
         headline=_headline(verdict),
@@ -57,13 +59,15 @@ def render_page(measurements: Measurements, verdict: Verdict) -> str:
         charts={**dict.fromkeys(_CHARTS), **dict(_charts(measurements, verdict))},
         panels=list(_panels(measurements.what_if)),
         facts=list(facts(measurements, verdict)),
-        notes=list(method_notes(measurements)),
+        notes=list(method_notes(measurements, verdict)),
+        formats=format_rates(measurements),
     )
     return page
 
 
 @cache
-def _template() -> Any:
+def find_template() -> Any:
+    """Return the page's template; MissingExtra without Jinja2."""
     try:
         import jinja2  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -94,7 +98,7 @@ def _shown(value: Any) -> Any:
 
 def _headline(verdict: Verdict) -> str:
     words = STAGE_WORDS.get(verdict.stage or "", "")
-    return _KIND_WORDS.get(verdict.kind, f"{words.capitalize()} is the bottleneck")
+    return _KIND_WORDS.get(verdict.kind, f"{words[:1].upper()}{words[1:]} is the bottleneck")
 
 
 def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, Chart]]:
@@ -102,7 +106,7 @@ def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str,
     if rows:
         yield "pipeline", _chart(lambda width: pipeline_chart(rows, verdict, width), _FULL)
     for name, bars, line in (
-        ("stall", list(_stall_bars(measurements)), None),
+        ("stall", list(_stall_bars(measurements, verdict)), None),
         ("records", list(_records_bars(measurements)), None),
         ("formats", list(_format_bars(measurements)), ("trainer", verdict.trainer) if verdict.trainer else None),
     ):
@@ -116,10 +120,10 @@ def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str,
         times = {"training": 1 - stall, "waiting for data": stall}
         words = {"training": "busy", "waiting for data": "stalled"}
         yield "wait", _chart(lambda width: share_chart(times, words, width, "Share of the trainer's time"), _HALF)
-    parts = _energy_parts(measurements)
+    parts = energy_parts(measurements)
     if parts:
         joules = {name: figures.joules_text(value) for name, value in parts.items()}
-        yield "energy", _chart(lambda width: share_chart(parts, joules, width, "Energy an image"), _HALF)
+        yield "energy", _chart(lambda width: share_chart(parts, joules, width, "Energy per image"), _HALF)
 
 
 _LABELS = {
@@ -139,17 +143,9 @@ def _bars(bars: list[Bar], label: str, line: tuple[str, float] | None) -> Chart:
     return _chart(lambda width: bar_chart(bars, width, label, line=line), _HALF)
 
 
-def _stall_bars(measurements: Measurements) -> Iterator[Bar]:
-    found = measurements.differential
-    if found is None:
-        return
-    for name, rate, kind in (
-        ("trainer alone, on one cached batch", found.trainer, "bar"),
-        ("loader alone", found.loader, "bar"),
-        ("both together", found.together, "bar ours"),
-    ):
-        if rate:
-            yield Bar(name, rate, kind=kind)
+def _stall_bars(measurements: Measurements, verdict: Verdict) -> Iterator[Bar]:
+    for name, rate in whole_rates(measurements, verdict):
+        yield Bar(name, rate, kind="bar ours" if name == "both together" else "bar")
 
 
 def _records_bars(measurements: Measurements) -> Iterator[Bar]:
@@ -164,14 +160,14 @@ def _records_bars(measurements: Measurements) -> Iterator[Bar]:
 
 
 def _format_bars(measurements: Measurements) -> Iterator[Bar]:
-    for cost in sorted(measurements.formats, key=lambda cost: -(cost.rate or 0.0)):
-        if cost.rate:
-            yield Bar(cost.format + (", on the device" if cost.place == "device" else ""), cost.rate)
-    mix = measurements.mix
+    for cost, rate in format_rates(measurements):
+        if math.isfinite(rate):
+            yield Bar(cost.format + (", on the device" if cost.place == "device" else ""), rate)
+    mix, mixed = measurements.mix, rate_of_mix(measurements)
     shares = [(name, share) for name, share in mix.shares.items() if share > 0] if mix is not None else []
-    if mix is not None and len(shares) > 1:
+    if mixed is not None and math.isfinite(mixed) and len(shares) > 1:
         words = " + ".join(f"{figures.percent_text(share)} {name}" for name, share in shares)
-        yield Bar(f"mix: {words}", mix.rate, kind="bar ours")
+        yield Bar(f"mix: {words}", mixed, kind="bar ours")
 
 
 def _curves(measurements: Measurements) -> Iterator[tuple[str, tuple[Rate, ...]]]:
@@ -183,18 +179,6 @@ def _curves(measurements: Measurements) -> Iterator[tuple[str, tuple[Rate, ...]]
             yield (f"{stage.name}, warm" if stage.name in ("open", "read") else stage.name), warm
         if len(cold) > 1:
             yield f"{stage.name}, cold", cold
-
-
-def _energy_parts(measurements: Measurements) -> dict[str, float]:
-    """Joules by part; of an estimate that names none, each stage's CPU time at the stated watts."""
-    energy = measurements.energy
-    if energy is None or energy.parts or not (energy.estimated and energy.watts):
-        return energy.parts if energy is not None else {}
-    parts: dict[str, float] = {}
-    for stage in measurements.stages:
-        if stage.cpu_seconds:
-            parts[stage.name] = parts.get(stage.name, 0.0) + stage.cpu_seconds * energy.watts
-    return parts
 
 
 def _panels(grid: WhatIf | None) -> Iterator[Panel]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,13 +17,14 @@ from headrace.profiling._figures import (
     sentence_text,
 )
 from headrace.profiling._measurements import Measurements, Place, Rate, WhatIf, WhatIfPoint
-from headrace.profiling.judging._pipeline import Load, reads_cold, run_pipeline, worker_count
+from headrace.profiling.judging._pipeline import Load, reads_cold, stage_pipeline, worker_count
+from headrace.profiling.judging._reconcile import run_pipeline
 from headrace.profiling.judging._verdict import Verdict
 
-_ORDER = ("open", "read", "decode", "transform", "sample", "batch", "transfer", "step")
+_ORDER = ("open", "read", "decode", "transform", "sample", "batch", "transfer", "step", "wait")
 _BUSY = 0.95
 """An accelerator that works this share of the time is busy; the planner's word."""
-_TITLES = {"sample": "make a sample", "step": "training step"}
+_TITLES = {"sample": "make a sample", "step": "training step", "wait": "wait for data"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,12 @@ class Row:
 
 
 def stage_rows(measurements: Measurements, verdict: Verdict) -> list[Row]:
-    """Rows in the order of the pipeline, those of one place next to each other as far as it allows."""
+    """Rows in the order of the pipeline, those of one place next to each other as far as it allows.
+
+    None without a verdict: what is not measured cannot be laid out.
+    """
+    if verdict.kind == "unknown":
+        return []
     pipeline = run_pipeline(measurements)
     places = pipeline.places
     where: dict[Place, str] = {
@@ -107,14 +114,36 @@ def facts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, s
     yield "run", ", ".join(filter(None, run)) + (", reading cold" if reads_cold(measurements) else ", reading warm")
     if verdict.cores_needed is not None:
         yield "cores that keep the trainer busy", number_text(verdict.cores_needed)
+    if verdict.width is not None:
+        yield "figures", f"± {percent_text(verdict.width)}: repeats of the same measurement differ by that much"
 
 
-def method_notes(measurements: Measurements) -> Iterator[str]:
+def whole_rates(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, float]]:
+    """What was measured of trainer and loader, with the figures that the verdict goes by."""
+    found = measurements.differential
+    if found is None:
+        return
+    for name, measured, rate in (
+        ("trainer alone", found.trainer, verdict.trainer),
+        ("loader alone", found.loader, verdict.loader),
+        ("both together", found.together, verdict.rate),
+    ):
+        if measured and rate:
+            yield name, rate
+
+
+def method_notes(measurements: Measurements, verdict: Verdict) -> Iterator[str]:
     """How it was measured, one sentence each."""
     yield (
         "Every stage was measured alone, fed from memory. Stages in one place take turns, so their times add; "
         "places work at once, so the slowest decides. The verdict is arithmetic on these figures."
     )
+    alone = stage_pipeline(measurements).rate
+    if verdict.kind != "unknown" and verdict.rate and math.isfinite(alone):
+        yield (
+            f"The stages alone allow {rate_text(alone)}. Their ceilings are scaled so that they agree with the rates "
+            f"that were measured of the loader and of the run as a whole."
+        )
     yield from map(sentence_text, measurements.notes)
     took = f" in {seconds_text(measurements.seconds)}" if measurements.seconds is not None else ""
     by = f" by Headrace {measurements.headrace}" if measurements.headrace else ""

@@ -62,7 +62,7 @@ def share_chart(parts: Mapping[str, float], texts: Mapping[str, str], width: flo
 
 def scaling_chart(curves: Mapping[str, Sequence[Rate]], width: float) -> str:
     """Speed-up over one core by number of cores; the dashed line is what no loss would give."""
-    left, right, top, bottom = 32.0, 146.0, 12.0, 40.0
+    left, right, top, bottom = 32.0, 146.0, 34.0, 40.0
     height = 300.0 if width > 400 else 280.0
     drawing = Drawing(width, height, "Speed-up of each stage by number of cores")
     most = max(point.cores for curve in curves.values() for point in curve)
@@ -79,6 +79,8 @@ def scaling_chart(curves: Mapping[str, Sequence[Rate]], width: float) -> str:
         drawing.text(place(count, 0)[0], height - bottom + 18, f"{count}", "muted", anchor="middle")
     drawing.text((left + width - right) / 2, height - 4, "cores", "muted", anchor="middle")
     drawing.path([place(1, 1), place(most, most)], "ideal", tip="no loss")
+    drawing.path([(left, 10), (left + 24, 10)], "ideal")
+    drawing.text(left + 31, 14, "no loss", "muted")
     ends = [place(*points[-1])[1] for points in speeds.values()]
     labels = spread(ends, 32, top + 8, height - bottom - 16)
     for number, (name, points) in enumerate(speeds.items()):

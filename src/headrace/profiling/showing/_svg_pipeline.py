@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pipeline as a picture: each stage a gate as high as its ceiling, the water as high as the lowest lets it be.
+"""The pipeline as a picture: each stage a bar as high as its ceiling, and the run as high as the slowest place.
 
 Wide, the gates stand side by side and the trainer's line runs across them; narrow, they lie one below the other and the
 line runs down. The scale is linear and ends a little above the trainer: what is far above it is cut, with an arrow.
@@ -17,6 +17,7 @@ from headrace.profiling.showing._svg import LETTER, Drawing, shortened, ticks
 
 _LABEL = "The pipeline: the ceiling of each stage, the trainer's rate and the rate of the run"
 _WIDE = 600
+_JOINT = "all stages of a place together"
 
 _Level = Callable[[float], float]
 """From a rate to its height in the drawing."""
@@ -38,7 +39,7 @@ def _full(rows: list[Row], verdict: Verdict) -> float:
 def _tip(row: Row) -> str:
     detail = f" ({row.detail})" if row.detail else ""
     shared = f"; {row.where} with all its stages {rate_text(row.shared)}" if row.shared < 0.999 * row.ceiling else ""
-    return f"{row.title}{detail}: {rate_text(row.ceiling)} alone{shared}"
+    return f"{row.title}{detail}: at most {rate_text(row.ceiling)}{shared}"
 
 
 def _columns(rows: list[Row], verdict: Verdict, width: float) -> str:
@@ -60,13 +61,14 @@ def _columns(rows: list[Row], verdict: Verdict, width: float) -> str:
         drawing.rect(middle - bar / 2, level(row.ceiling), bar, ground - level(row.ceiling), kind, tip=_tip(row))
         if row.ceiling > full:
             drawing.path(_cut(middle - bar / 2, top, bar), "cut")
-    _water(drawing, verdict, (left, width - right), level)
+    joint = any(len(list(group)) > 1 for _, group in groupby(rows, key=lambda row: row.place))
+    _water(drawing, verdict, (left, width - right), level, joint=joint)
     for number, row in enumerate(rows):
         middle = left + (number + 0.5) * pitch
         value = brief_text(row.ceiling) + (" ↑" if row.ceiling > full else "")
         drawing.text(middle, level(row.ceiling) - 7, value, "value", anchor="middle")
         if row.binds:
-            drawing.text(middle, level(row.ceiling) - 24, "▼ binds", "binds-word", anchor="middle")
+            drawing.text(middle, level(row.ceiling) - 24, "▼ bottleneck", "binds-word", anchor="middle")
         drawing.text(middle, ground + 18, shortened(row.title, pitch), "stage", anchor="middle")
     position = 0
     for _, group in groupby(rows, key=lambda row: row.place):
@@ -83,8 +85,8 @@ def _cut(x: float, y: float, width: float) -> list[tuple[float, float]]:
     return [(x + width * number / n, y + (3 if number % 2 else 9)) for number in range(n + 1)]
 
 
-def _water(drawing: Drawing, verdict: Verdict, span: tuple[float, float], level: _Level) -> None:
-    """Fill the channel to the run's rate, draw the trainer's line, and name both above."""
+def _water(drawing: Drawing, verdict: Verdict, span: tuple[float, float], level: _Level, *, joint: bool) -> None:
+    """Fill the chart to the run's rate, draw the trainer's line, and name every line above."""
     left, right = span
     ground, x = level(0.0), left
     if verdict.rate:
@@ -101,6 +103,10 @@ def _water(drawing: Drawing, verdict: Verdict, span: tuple[float, float], level:
         drawing.line(left, level(verdict.trainer), right, level(verdict.trainer), "trainer", tip=words)
         drawing.line(x, 11, x + 22, 11, "trainer")
         drawing.text(x + 29, 15, words, "stage")
+        x += 29 + LETTER * len(words) + 24
+    if joint:
+        drawing.line(x, 11, x + 22, 11, "joint")
+        drawing.text(x + 29, 15, _JOINT, "stage")
 
 
 def _group(drawing: Drawing, members: list[Row], span: tuple[float, float], level: _Level) -> None:
@@ -118,7 +124,7 @@ def _group(drawing: Drawing, members: list[Row], span: tuple[float, float], leve
 
 
 def _lines(rows: list[Row], verdict: Verdict, width: float) -> str:
-    pitch, top, head = 42.0, 30.0, 26.0
+    pitch, top, head = 42.0, 74.0, 26.0
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.place)]
     ground = top + pitch * len(rows) + head * len(groups)
     drawing = Drawing(width, ground + 6, _LABEL)
@@ -127,6 +133,12 @@ def _lines(rows: list[Row], verdict: Verdict, width: float) -> str:
     def reach(rate: float) -> float:
         return (width - 2) * min(rate / full, 1.0)
 
+    if verdict.rate:
+        drawing.rect(0, 4, 18, 10, "water")
+        drawing.text(25, 13, f"the run, {rate_text(verdict.rate)}", "stage")
+    if any(len(members) > 1 for members in groups):
+        drawing.line(9, 22, 9, 38, "joint")
+        drawing.text(25, 35, _JOINT, "stage")
     if verdict.trainer:
         x = reach(verdict.trainer)
         drawing.line(x, top - 6, x, ground, "trainer", tip=f"the trainer alone: {rate_text(verdict.trainer)}")
@@ -150,7 +162,7 @@ def _line(drawing: Drawing, row: Row, verdict: Verdict, y: float, reach: _Level)
     """A stage's name and ceiling, and its gate below them with the water in it; the trainer's line stays in sight."""
     name, kind = (f"▶ {row.title}", "binds-word") if row.binds else (row.title, "stage")
     cut = reach(row.ceiling) >= reach(float("inf"))
-    value = number_text(row.ceiling) + (" →" if cut else "") + (" binds" if row.binds else "")
+    value = number_text(row.ceiling) + (" →" if cut else "") + (" bottleneck" if row.binds else "")
     drawing.text(0, y + 14, name, kind)
     drawing.text(drawing.width, y + 14, value, "value", anchor="end")
     drawing.rect(0, y + 20, reach(row.ceiling), 14, "gate binds" if row.binds else "gate", tip=_tip(row))

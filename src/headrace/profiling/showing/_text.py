@@ -22,10 +22,11 @@ from headrace.profiling._figures import (
     seconds_text,
 )
 from headrace.profiling._measurements import Measurements
+from headrace.profiling.judging._shown import format_rates
 from headrace.profiling.judging._verdict import Verdict
-from headrace.profiling.showing._summary import Row, best_words, facts, method_notes, stage_rows
+from headrace.profiling.showing._summary import Row, best_words, facts, method_notes, stage_rows, whole_rates
 
-_BAR = 24
+_BAR = 17
 _STYLES = {"stage": "yellow", "trainer": "green", "balanced": "green", "unknown": "red"}
 
 
@@ -47,7 +48,7 @@ def _parts(measurements: Measurements, verdict: Verdict) -> Iterator[RenderableT
     yield Padding(_facts(measurements, verdict), (1, 0, 0, 0))
     yield from (Text(f"! {printable(caution)}", style="yellow") for caution in verdict.cautions)
     yield Text()
-    yield from (Text(printable(note), style="dim") for note in method_notes(measurements))
+    yield from (Text(printable(note), style="dim") for note in method_notes(measurements, verdict))
 
 
 def _table(title: str, columns: Iterable[tuple[str, bool]]) -> Table:
@@ -61,7 +62,7 @@ def _stages(rows: list[Row], verdict: Verdict) -> Table:
     """One row a stage; its bar ends at its ceiling, and `│` marks the trainer's rate."""
     table = _table(
         "Ceilings, images/s" + (" (│ the trainer)" if verdict.trainer else ""),
-        [("stage", False), ("where", False), ("alone", True), ("", False), ("shared", False)],
+        [("stage", False), ("where", False), ("ceiling", True), ("", False), ("together", False)],
     )
     reference = verdict.trainer or verdict.rate or 1.0
     full = 2 * max(reference, verdict.rate or 0.0)
@@ -72,7 +73,7 @@ def _stages(rows: list[Row], verdict: Verdict) -> Table:
             Text(row.where, style=style),
             number_text(row.ceiling),
             _bar(row.ceiling, full, verdict.trainer, style),
-            Text(number_text(row.shared) + (" ◀ binds" if row.binds else ""), style=style),
+            Text(number_text(row.shared) + (" ◀ bottleneck" if row.binds else ""), style=style),
         )
     return table
 
@@ -90,27 +91,33 @@ def _bar(value: float, full: float, mark: float | None, style: str) -> Text:
 def _remedies(verdict: Verdict) -> Iterator[RenderableType]:
     """Remedies line by line: a command may be longer than the terminal is wide, and is copied whole all the same."""
     yield Text("What would help", style="bold italic")
-    for number, remedy in enumerate(verdict.remedies, 1):
+    last = 0
+    for remedy in verdict.remedies:
         at_most = "at most " if remedy.at_most else ""
+        level = " (no measurable difference from the one before)" if remedy.rank == last else ""
+        last = remedy.rank
         yield Text()
-        title = Text(f"{number}. {printable(remedy.title)}: ", style="bold")
-        yield title.append(f"{at_most}{rate_text(remedy.rate)}, {number_text(remedy.gain)} x", style="green")
+        title = Text(f"{remedy.rank}. {printable(remedy.title)}: ", style="bold")
+        title.append(f"{at_most}{rate_text(remedy.rate)}, {number_text(remedy.gain)} x", style="green")
+        yield title.append(level, style="dim")
         yield Padding(Text(printable(remedy.why), style="dim"), (0, 0, 0, 3))
         for line in printable(remedy.command).splitlines():
             yield Text(f"   {line}", style="cyan", no_wrap=True, overflow="ignore")
+        if remedy.code:
+            yield Text(f"   in your code, give the loader: {printable(remedy.code)}", style="cyan")
 
 
 def _formats(measurements: Measurements) -> Table:
     columns = [("format", False), ("decoded on", False), ("stored", True), ("read", True), ("core time", True)]
     table = _table("A sample in each format", [*columns, ("images/s", True)])
-    for cost in measurements.formats:
+    for cost, rate in format_rates(measurements):
         table.add_row(
             Text(printable(cost.format)),
             cost.place,
             bytes_text(cost.stored_bytes),
             bytes_text(cost.read_bytes),
             seconds_text(cost.cpu_seconds),
-            "" if cost.rate is None else number_text(cost.rate),
+            number_text(rate),
         )
     return table
 
@@ -121,18 +128,16 @@ def _facts(measurements: Measurements, verdict: Verdict) -> Table:
     table.add_column()
     for name, value in facts(measurements, verdict):
         table.add_row(name, Text(printable(value)))
-    for name, value in _measured(measurements):
+    for name, value in _measured(measurements, verdict):
         table.add_row(name, Text(value))
     return table
 
 
-def _measured(measurements: Measurements) -> Iterator[tuple[str, str]]:
-    found, pair = measurements.differential, measurements.raw_and_records
-    if found is not None:
-        rates = [("trainer alone", found.trainer), ("loader alone", found.loader), ("together", found.together)]
-        yield from ((name, rate_text(rate)) for name, rate in rates if rate)
-        if found.stall is not None:
-            yield "stall", percent_text(found.stall)
+def _measured(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, str]]:
+    pair = measurements.raw_and_records
+    yield from ((name, rate_text(rate)) for name, rate in whole_rates(measurements, verdict))
+    if verdict.stall is not None:
+        yield "the trainer waits", percent_text(verdict.stall)
     if pair is not None:
         for name, raw, records in (
             ("cold", pair.raw_cold, pair.records_cold),
@@ -150,4 +155,4 @@ def _measured(measurements: Measurements) -> Iterator[tuple[str, str]]:
     if measurements.energy is not None:
         energy = measurements.energy
         stated = f" (estimate: {energy.watts:g} W a core)" if energy.estimated and energy.watts else ""
-        yield "energy an image", joules_text(energy.joules) + (stated or f" ({energy.meter})")
+        yield "energy per image", joules_text(energy.joules) + (stated or f" ({energy.meter})")

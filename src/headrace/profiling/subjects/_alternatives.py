@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
-from headrace.planning import Calibration, Cost, Machine, plan, predict
+from headrace.planning import Calibration, Cost, Machine, plan
 from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import FormatCost, Mix, Stage
 from headrace.profiling.measuring._images import Extent, encoded_image, some_of
@@ -86,19 +86,17 @@ def add_formats(
             progress=lambda done, total, what: course.go_on(f"other formats, {done + 1} of {total}: {what}"),
         )
         note_formats(book, calibration, settings)
-        return ", ".join(f"{cost.format} {rate_text(1 / cost.cpu_seconds)} a core" for cost in calibration.costs)
+        return ", ".join(f"{cost.format} {rate_text(1 / cost.cpu_seconds)} per core" for cost in calibration.costs)
 
     course.add("other formats of the same images", 4, formats, optional=True)
 
 
 def note_formats(book: Notebook, calibration: Calibration, settings: Settings) -> None:
-    """Note what each format would give on this machine, and the best mix of them."""
+    """Note what a sample costs in each format, and the best mix of them on this machine."""
     machine = _machine(book, settings)
     step = book.differential.get("step_seconds") or 0.0
     book.calibration = calibration.to_json()
-    book.formats = tuple(
-        _format_cost(cost, predict(calibration, machine, cost.format, step=step).rate) for cost in calibration.costs
-    )
+    book.formats = tuple(map(_format_cost, calibration.costs))
     try:
         predicted = plan(calibration, machine, step=step).predicted
     except MissingExtra as error:
@@ -106,7 +104,7 @@ def note_formats(book: Notebook, calibration: Calibration, settings: Settings) -
     except HeadraceError as error:
         book.notes.append(f"no mix of formats was found: {error}")
     else:
-        book.mix = Mix(shares=dict(predicted.shares), rate=predicted.rate, stored_bytes=predicted.stored_bytes)
+        book.mix = Mix(shares=dict(predicted.shares), stored_bytes=predicted.stored_bytes)
 
 
 def _machine(book: Notebook, settings: Settings) -> Machine:
@@ -129,7 +127,7 @@ def _bandwidth(stages: list[Stage]) -> float:
     return max(rates, default=math.inf)
 
 
-def _format_cost(cost: Cost, rate: float) -> FormatCost:
+def _format_cost(cost: Cost) -> FormatCost:
     return FormatCost(
         format=cost.format,
         place=cost.place,
@@ -141,5 +139,4 @@ def _format_cost(cost: Cost, rate: float) -> FormatCost:
         device_seconds=cost.device_seconds,
         encode_seconds=cost.encode_seconds,
         lossless=cost.lossless,
-        rate=rate if math.isfinite(rate) else None,
     )

@@ -41,6 +41,7 @@ class _Phase:
     work: Callable[[float], str | None]
     vital: bool
     optional: bool
+    needed: bool
 
 
 class OutOfTime(Exception):
@@ -60,6 +61,9 @@ class Course:
     """Looks whether the machine has something else to do."""
     notes: list[str] = field(default_factory=list)
     complete: bool = True
+    interrupted: bool = False
+    missing: list[str] = field(default_factory=list)
+    """Measurements that a verdict needs and that were not made."""
     _phases: list[_Phase] = field(default_factory=list)
     _found: list[str] = field(default_factory=list)
     _begun: float = field(default_factory=time.perf_counter)
@@ -73,6 +77,7 @@ class Course:
         *,
         vital: bool = False,
         optional: bool = False,
+        needed: bool = True,
     ) -> None:
         """Append a measurement.
 
@@ -83,9 +88,10 @@ class Course:
             vital: Whether an error in it ends the profile.
             optional: Whether it is left out if the time is over. The others are then short, for without them there
                 would be no verdict.
+            needed: Whether there is no verdict on a stage without it. Optional measurements are never needed.
 
         """
-        self._phases.append(_Phase(name, weight, work, vital, optional))
+        self._phases.append(_Phase(name, weight, work, vital, optional, needed and not optional))
 
     @property
     def spent(self) -> float:
@@ -105,8 +111,11 @@ class Course:
         except KeyboardInterrupt:
             if not self._found:
                 raise
-            if self._number < len(self._phases):
-                self._leave_out(f"interrupted while measuring: {self._phases[self._number].name}")
+            remaining = self._phases[self._number :]
+            if remaining:
+                self.interrupted, self.complete = True, False
+                self.missing += [phase.name for phase in remaining if phase.needed]
+                self.notes.append(f"interrupted while measuring: {remaining[0].name}")
 
     @property
     def disturbed(self) -> tuple[str, ...]:
@@ -115,7 +124,7 @@ class Course:
 
     def _run(self, phase: _Phase) -> None:
         if self.left <= 0 and phase.optional:
-            self._leave_out(f"there was no time left for: {phase.name}")
+            self._leave_out(phase, f"there was no time left for: {phase.name}")
             return
         self._tell(phase.name)
         remaining = sum(other.weight for other in self._phases[self._number :])
@@ -123,18 +132,19 @@ class Course:
             with nullcontext() if self.watch is None else self.watch.during(phase.name):
                 line = phase.work(max(LEAST_SECONDS, self.left * phase.weight / remaining))
         except OutOfTime:
-            self._leave_out(f"there was not enough time for: {phase.name}")
+            self._leave_out(phase, f"there was not enough time for: {phase.name}")
         except Exception as error:
             if phase.vital:
                 raise
             # Files that vanish, functions of the user's that want to be called otherwise: the rest is worth having.
-            self._leave_out(f"{phase.name} could not be measured: {type(error).__name__}: {error}")
+            self._leave_out(phase, f"{phase.name} could not be measured: {type(error).__name__}: {error}")
         else:
             if line is not None:
                 self._found.append(f"{phase.name}: {line}")
 
-    def _leave_out(self, why: str) -> None:
+    def _leave_out(self, phase: _Phase, why: str) -> None:
         self.complete = False
+        self.missing += [phase.name] if phase.needed else []
         self.notes.append(why)
 
     def go_on(self, doing: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace import transforms
 from headrace.errors import ProfileError
+from headrace.planning._commands import new_dataset_path
 from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage
 from headrace.profiling.judging._pipeline import CACHED_SHARE
@@ -86,7 +87,7 @@ def plan_folder(course: Course, path: Path, making: Making, settings: Settings) 
         book.notes.append(f"{count} file{'s' if count > 1 else ''} could not be loaded, such as {name}: {error}")
         return str(count)
 
-    course.add("files that could not be loaded", 0.01, failures)
+    course.add("files that could not be loaded", 0.01, failures, needed=False)
     _add_reading(course, book, images, partial(_load, source), items, settings)
     _add_stages(course, book, images, compiled, making, settings)
     if images.extents:
@@ -219,6 +220,8 @@ def _describe_source(path: Path, images: Images, items: Sequence[Item]) -> Sourc
     return Source(
         kind="folder",
         name=str(path),
+        path=str(path),
+        build_to=new_dataset_path(path, is_dataset=False),
         samples=images.total,
         n_bytes=images.total_bytes,
         image_bytes=sum(item.n_bytes for item in items) / len(items),

@@ -7,14 +7,17 @@ loader's `collate_fn`. Nothing is imported: a loader that has `dataset` and `col
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from headrace.loader import cores as usable_cores
+from headrace.planning._commands import new_dataset_path
 from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage, StageName
 from headrace.profiling.measuring._loader_stages import fresh
@@ -32,7 +35,7 @@ def plan_foreign(course: Course, loader: Iterable[Any], settings: Settings) -> N
     kind = type(loader)
     book = Notebook(
         machine=describe_machine(settings.cores, None, settings.emulation.text),
-        source=Source(kind="loader", name=f"{kind.__module__}.{kind.__qualname__}", samples=_samples(loader)),
+        source=_describe_source(loader, f"{kind.__module__}.{kind.__qualname__}"),
         recipe=summary_of(loader) if is_data_loader(loader) else RecipeSummary(),
     )
     add_whole(course, book, loader, settings)
@@ -48,6 +51,14 @@ def plan_foreign(course: Course, loader: Iterable[Any], settings: Settings) -> N
     else:
         book.notes.append("the loader shows nothing of its inside: only the whole was measured")
     return book
+
+
+def _describe_source(loader: Any, name: str) -> Source:
+    """Name the loader, and the folder of its dataset where the dataset says it, as those of torchvision do."""
+    root = getattr(_innermost(getattr(loader, "dataset", None)), "root", None)
+    path = os.fspath(root) if isinstance(root, str | os.PathLike) and Path(root).is_dir() else None
+    target = None if path is None else new_dataset_path(path, is_dataset=False)
+    return Source(kind="loader", name=name, path=path, build_to=target, samples=_samples(loader))
 
 
 def _samples(loader: Any) -> int | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from headrace.errors import ProfileError
 from headrace.loader import Loader
+from headrace.planning._commands import new_dataset_path
 from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import RecipeSummary, Source, Stage
 from headrace.profiling.judging._pipeline import CACHED_SHARE
@@ -128,6 +129,8 @@ def _describe_source(dataset: Dataset, images: Images, kind: Literal["loader", "
     return Source(
         kind=kind,
         name=str(dataset.path) if kind == "dataset" else name,
+        path=str(dataset.path),
+        build_to=new_dataset_path(dataset.path, is_dataset=True),
         samples=len(dataset),
         n_bytes=images.total_bytes,
         image_bytes=images.image_bytes,

@@ -74,6 +74,8 @@ class Notebook:
             memory=self.memory,
             energy=self.energy,
             complete=course.complete,
+            interrupted=course.interrupted,
+            missing=tuple(course.missing),
             seconds=course.spent,
             started=self.started,
             headrace=__version__,

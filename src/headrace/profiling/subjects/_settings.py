@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from headrace import transforms
 from headrace.errors import ProfileError
 from headrace.loader import cores as usable_cores
-from headrace.planning import USUAL_BATCH, parse_emulation, usual_transform
+from headrace.planning import USUAL_BATCH, USUAL_CROP, parse_emulation, usual_transform
 from headrace.profiling.measuring._differential import Step, sleeping_step
 from headrace.profiling.measuring._energy import WATTS_PER_CORE
 
@@ -86,7 +86,9 @@ class Making:
     transform: Any
     batch_size: int
     options: dict[str, Any]
-    """More words for `Loader`."""
+    """More arguments for `Loader`."""
+    words: tuple[str, ...] | None = None
+    """Command-line options that mean the same; None if the transforms were given as Python objects."""
 
 
 def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, batch_size: int | None) -> Making:
@@ -100,12 +102,22 @@ def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, 
         found = transforms.Recipe.from_json(_document(recipe))
         compiling = ("color", "layout", "dtype", "approximate_jpeg")
         options = {name: getattr(found, name) for name in (*compiling, "min_area", "fields")}
-        return Making(list(found.transforms), batch_size or found.batch_size, options)
+        size = batch_size or found.batch_size
+        return Making(list(found.transforms), size, options, _recipe_words(recipe, found.batch_size, batch_size))
+    size = batch_size or USUAL_BATCH
     if transform is None:
-        transform = usual_transform(crop)
-    elif crop is not None:
+        words = ("--crop", str(crop or USUAL_CROP), "--batch-size", str(size))
+        return Making(usual_transform(crop), size, {}, words)
+    if crop is not None:
         raise ProfileError("crop makes a transform of its own: give one of the two")
-    return Making(transform, batch_size or USUAL_BATCH, {})
+    return Making(transform, size, {})
+
+
+def _recipe_words(recipe: RecipeLike, own_size: int, wanted_size: int | None) -> tuple[str, ...] | None:
+    """A recipe in a file is an option; one with another batch size is not, for `headrace plan` takes no other."""
+    if isinstance(recipe, Mapping) or wanted_size not in (None, own_size):
+        return None
+    return ("--recipe", os.fspath(recipe))
 
 
 def _document(recipe: RecipeLike) -> Mapping[str, Any]:

@@ -46,12 +46,12 @@ def add_whole(
         joules = counter.stop() if counter.source else None
         book.note_energy(run, joules, counter.source, settings.watts)
         _note_run(book, run)
-        return _told(run.ceiling)
+        return _told(run.rate)
 
     def warm(seconds: float) -> str:
         assert warm_loader is not None
         with warm_loader() as cached:
-            rate = found["warm_loader"] = run_loader(cached, seconds=seconds).ceiling
+            rate = found["warm_loader"] = run_loader(cached, seconds=seconds).rate
         return _told(rate)
 
     def trainer(seconds: float) -> str | None:
@@ -62,8 +62,13 @@ def add_whole(
             found.update(trainer=images / settings.stated_step, stated=True, step_seconds=settings.stated_step)
             return _told(found["trainer"])
         run = run_trainer(settings.step, batch, images, seconds=seconds)
-        rate = run.ceiling
-        found.update(trainer=rate, step_seconds=images / rate if rate else None, trainer_cores=run.cores)
+        rate = run.rate
+        found.update(
+            trainer=rate,
+            trainer_spread=run.spread,
+            step_seconds=images / rate if rate else None,
+            trainer_cores=run.cores,
+        )
         return _told(rate)
 
     def together(seconds: float) -> str:
@@ -71,20 +76,21 @@ def add_whole(
         if course.spent + 2 * alone.seconds / max(1, alone.batches) > course.latest:
             raise OutOfTime
         run = run_loader(loader, seconds=seconds, step=settings.step)
-        found["together"] = run.rate
+        found.update(together=run.rate, together_spread=run.spread)
         return _told(run.rate)
 
     course.add("loader alone", 3, alone, vital=True)
     if settings.step is not None:
         course.add("trainer alone", 0.1 if settings.stated_step is not None else 1.5, trainer, vital=True)
-        course.add("both together", 3, together)
+        course.add("both together", 3, together, needed=False)
     if warm_loader is not None:
         course.add("loader alone, from memory", 1.5, warm)
 
 
 def _note_run(book: Notebook, run: Run) -> None:
     book.differential.update(
-        loader=run.ceiling,
+        loader=run.rate,
+        loader_spread=run.spread,
         loader_cores=run.cores,
         thread_busy=min(1.0, run.thread_seconds / run.seconds) if run.seconds > 0 else None,
         batches=run.batches,
