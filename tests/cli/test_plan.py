@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import sys
 
 import pytest
+from tests.planning.conftest import make_cost
 from tests.planning.pictures import make_folder
 from typer.testing import CliRunner
 
 import headrace
 from headrace import profiling
 from headrace.cli import app
-from headrace.planning import USUAL_BATCH, Plan, WhatIf
+from headrace.planning import USUAL_BATCH, Calibration, Plan, WhatIf
+from headrace.profiling.showing import _html
 from headrace.profiling.subjects._settings import read_recipe
 
 
@@ -99,6 +103,8 @@ def report(made, tmp_path):
         stages=(read,),
         differential=profiling.Differential(trainer=100.0, step_seconds=0.04, trainer_cores=0.5),
         calibration=Plan.from_json(made[0]).calibration.to_json(),
+        recipe=profiling.RecipeSummary(options=("--crop", "48", "--batch-size", "4")),
+        reads_cold=True,
     )
     profiling.Report(measurements).save(tmp_path / "report")
     return tmp_path / "report"
@@ -112,6 +118,51 @@ def test_a_report_has_what_a_plan_needs(run, report):
     assert plan.machine.storage_rate == 500 * 20_000
     assert plan.machine.trainer_cores == 0.5
     assert plan.step == 0.04
+
+
+def test_a_run_that_reads_from_memory_is_planned_without_a_limit_of_storage(run, report):
+    """As the profile judged it: otherwise the plan would fix a bottleneck that the run does not have."""
+    found = profiling.Report.load(report).measurements
+    profiling.Report(dataclasses.replace(found, reads_cold=False)).save(report)
+
+    assert run("--report", report).exit_code == 0
+    assert Plan.from_json("plan.json").machine.storage_rate == math.inf
+
+
+def test_a_plan_names_the_commands_that_follow_it(run, report, folder, tmp_path):
+    """Build to a free path, load, and profile with the options of the run that was planned for."""
+    result = run(folder, "--report", report)
+    target = folder.with_name("photos.hr")
+    lines = result.output.splitlines()
+
+    assert f"next: headrace build {folder} {target} --plan plan.json" in lines
+    assert f"then, in your code: headrace.Loader({str(target)!r}, plan='plan.json', batch_size=4)" in lines
+    shown = f"and to see what it gives: headrace profile {target} --crop 48 --batch-size 4 --step-ms 40"
+    assert shown in lines
+    headrace.build(folder, tmp_path / "photos.hr", plan=tmp_path / "plan.json")
+
+
+def test_a_faster_format_that_is_not_worth_its_size_is_named_with_the_option_that_takes_it(run, tmp_path):
+    costs = (make_cost("png", 1.0, 10.0), make_cost("raw", 5.0, 9.7))
+    calibration = Calibration(costs=costs, images=100, sampled=1, batch_size=1, source_format="png")
+    (tmp_path / "costs.json").write_text(json.dumps(calibration.to_json()))
+    words = ("--calibration", "costs.json", "--emulate", "storage=100GB/s,cores=1")
+    result = run(*words)
+
+    assert "one format is best: png" in result.output
+    assert "raw alone would be 3% faster and take 5.0x the disk" in result.output
+    assert "--disk-budget 500MB" in result.output
+    assert "one format is best: raw" in run(*words, "--disk-budget", "500MB").output
+
+
+def test_a_what_if_of_a_report_without_jinja_is_refused_before_it_is_made(run, report, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    _html.find_template.cache_clear()
+    result = run("--report", report, "--what-if", "cores=1,2", "storage=1GB/s", "step-ms=5", "-o", "grid.json")
+
+    assert result.exit_code == 1
+    assert "headrace[report]" in result.output
+    assert not (report.parent / "grid.json").exists()
 
 
 def test_a_what_if_is_drawn_in_the_report(run, report):
@@ -159,7 +210,7 @@ def test_damaged_files_do_not_count_and_are_told_of(run, tmp_path):
 
     assert result.exit_code == 0, result.output
     assert "1 of 6 images could not be decoded and did not count, such as class-0/bad.png:" in result.output
-    assert "headrace build 'my photos' DATASET --plan plan.json --on-error skip" in result.output
+    assert "headrace build 'my photos' 'my photos.hr' --plan plan.json --on-error skip" in result.output
     assert headrace.build("my photos", "photos.hr", plan="plan.json", on_error="skip").samples == 5
 
 

@@ -23,8 +23,8 @@ def plan_table(found: Plan) -> Table:
     count = found.calibration.images
     table = _table(f"{count:,} image{'' if count == 1 else 's'}, {_machine(found)}")
     table.add_column("format", min_width=_longest_name(single.shares for single in found.singles))
-    for name in ("images/s", "without\nthe trainer", "bound by", "on disk", "to build"):
-        table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=name != "bound by")
+    for name in ("images/s", "without\nthe trainer", "limited by", "on disk", "to build"):
+        table.add_column(name, justify="left" if name == "limited by" else "right", no_wrap=name != "limited by")
     for single in found.singles:
         over = found.disk_budget is not None and single.stored_bytes > found.disk_budget * (1 + 1e-9)
         table.add_row(next(iter(single.shares)), *_cells(single, over=over), style="dim" if over else None)
@@ -44,12 +44,27 @@ def mix_text(found: Plan) -> str:
 def plan_sentence(found: Plan) -> str:
     """What the plan is, in a line."""
     single = found.best_single
-    bound = " and ".join(found.predicted.binds) or "nothing"
+    limit = f"limited by {' and '.join(found.predicted.binds) or 'nothing'}"
     if len(found.shares) == 1:
-        return f"one format is best: {mix_text(found)}, {found.predicted.rate:,.0f} images/s, bound by {bound}"
-    gain = "" if single is None else f", {found.gain:.2f}x the best single format ({next(iter(single.shares))})"
+        return f"one format is best: {mix_text(found)}, {found.predicted.rate:,.0f} images/s, {limit}"
+    gain = ""
+    if single is not None and found.gain >= 1:
+        gain = f", {found.gain:.2f}x the best single format ({next(iter(single.shares))})"
     twice = "; every image is stored in both, and the loader chooses" if found.renditions == 2 else ""
-    return f"{mix_text(found)}: {found.predicted.rate:,.0f} images/s{gain}, bound by {bound}{twice}"
+    return f"{mix_text(found)}: {found.predicted.rate:,.0f} images/s{gain}, {limit}{twice}"
+
+
+def size_sentence(found: Plan) -> str | None:
+    """Say which format is faster and was not taken for its size, and how to ask for it; None if there is none."""
+    faster = found.fastest_single
+    if faster is None:
+        return None
+    times = faster.stored_bytes / max(found.predicted.stored_bytes, 1)
+    budget = -(-int(faster.stored_bytes) // 10**6)
+    return (
+        f"{next(iter(faster.shares))} alone would be {faster.rate / found.predicted.rate - 1:.0%} faster and take "
+        f"{times:.1f}x the disk; each doubling of the size must bring 10 %. To take it, give --disk-budget {budget}MB"
+    )
 
 
 def what_if_table(found: WhatIf) -> Table:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -147,6 +148,8 @@ def _tell(report: BuildReport) -> None:
         typer.echo(f"ignored, since they are not images by their names: {'; '.join(report.ignored)}", err=True)
     for warning in report.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    path = shlex.quote(str(report.path))
+    typer.echo(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
 
 
 def _count(n: int, thing: str) -> str:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace profile`: what bounds the training, and what would mend it."""
+"""`headrace profile`: what limits the training, and what would make it faster."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli import _batch, _options
-from headrace.errors import HeadraceError, ProfileError
+from headrace.errors import HeadraceError, MissingExtra, ProfileError
 
 
 def profile(
@@ -35,9 +36,11 @@ def profile(
     emulate: _options.Emulate = None,
     quick: Annotated[bool, typer.Option("--quick", help="End within a minute.")] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="How long to measure, about.", show_default="150")
+        float | None, typer.Option(min=0.1, help="Measure for about this many seconds.", show_default="150")
     ] = None,
-    watts: Annotated[float, typer.Option(min=0.0, help="Of a busy core, where no counter can be read.")] = 10.0,
+    watts: Annotated[
+        float, typer.Option(min=0.0, help="What a busy core draws, in watts, where no counter can be read.")
+    ] = 10.0,
     workdir: _options.Workdir = None,
     output: Annotated[
         Path | None,
@@ -46,11 +49,12 @@ def profile(
         ),
     ] = None,
 ) -> None:
-    """Measure what bounds a training run, stage by stage, and what would mend it.
+    """Measure what limits a training run, stage by stage, and what would make it faster.
 
-    Needs no root, and changes nothing. Ctrl-C ends it with what was measured so
-    far. Say how long a training step takes, or which function does it, to
-    learn whether the trainer starves.
+    Needs no root, and changes nothing. Say how long a training step takes, or
+    which function does it, to learn whether the trainer waits for data. Ctrl-C
+    ends it with what was measured so far, without a verdict on what was not;
+    the exit code is then 130. The last line names the next command.
 
     \b
     headrace profile photos --step-ms 35                  a folder of images
@@ -67,8 +71,7 @@ def profile(
     try:
         if train is not None:
             step = load_function(train)
-        if output is not None:
-            output.mkdir(parents=True, exist_ok=True)  # where that fails, it fails before the measuring
+        _check_first(output)
         with profiling.shown() as hook:
             report = profiling.profile(
                 source,
@@ -89,12 +92,32 @@ def profile(
         if output is not None:
             report.save(output)
             typer.echo(f"written {output / 'index.html'} and report.json beside it")
+        following = report.next_step(output)
+        typer.echo(f"next: {following}" if following else "next: nothing; no change to the loader would gain much")
+        if report.measurements.interrupted:
+            typer.echo("interrupted: the report holds what was measured until then", err=True)
+            raise typer.Exit(_batch.INTERRUPTED)
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing was written", err=True)
         raise typer.Exit(_batch.INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
         typer.echo(f"failed {error}", err=True)
         raise typer.Exit(_batch.FAILED) from None
+
+
+def _check_first(output: Path | None) -> None:
+    """Find out before the measurements what would otherwise fail, or be missing, after them."""
+    from headrace import planning, profiling  # noqa: PLC0415
+
+    if output is not None:
+        profiling.Report.require_extras()
+        output.mkdir(parents=True, exist_ok=True)
+        if not os.access(output, os.W_OK | os.X_OK):
+            raise ProfileError(f"the report's folder must be writable; {output} is not: name another one with -o")
+    try:
+        planning.find_solver()
+    except MissingExtra as error:
+        typer.echo(f"no mix of formats will be looked for: {error}", err=True)
 
 
 def parse_cores(text: str) -> list[int]:
@@ -104,7 +127,7 @@ def parse_cores(text: str) -> list[int]:
     except ValueError:
         counts = []
     if not counts or min(counts) < 1:
-        raise typer.BadParameter(f"{text!r} are no numbers of cores; write 1,2,4")
+        raise typer.BadParameter(f"--cores must be a list of positive integers; got {text!r}; write 1,2,4")
     return counts
 
 
