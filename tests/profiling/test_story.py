@@ -88,7 +88,7 @@ def test_the_first_remedy_gives_what_it_predicts(tmp_path, options, stage):
 def test_profile_plan_build_loader_and_profile_are_one_story(tmp_path):
     """Each step prints the next command, and the last profile has no stall."""
     write_photos(tmp_path / "my photos")
-    printed = shell("headrace profile 'my photos' --step-ms 6 --crop 96 --batch-size 16 --quick -o report", tmp_path)
+    printed = shell("headrace profile 'my photos' --step-ms 24 --crop 96 --batch-size 64 --quick -o report", tmp_path)
     assert Report.load(tmp_path / "report").verdict.stall > 0.2
     plan = next_line(printed, "next: ")
     printed = shell(plan, tmp_path)
