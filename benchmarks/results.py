@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results on disk: JSON that a person can read and a diff can show, one measurement a line."""
+"""The result of a benchmark: a JSON document that names its command, machine and commit."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import headrace
+from benchmarks import machine
 from benchmarks.machine import ROOT
 
 if TYPE_CHECKING:
@@ -15,29 +17,52 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "benchmarks" / "results"
 
 _LINE = 160
-_FIGURES = 6  # significant; a timing has no more
+_DIGITS = 6  # significant; a timing has no more
+
+
+def frame(benchmark: str, command: str, libraries: Iterable[str] = ()) -> dict[str, Any]:
+    """Return a document without measurements: what runs, where, and with which versions."""
+    return {
+        "benchmark": benchmark,
+        "command": command,
+        "machine": machine.describe(),
+        "libraries": machine.library_versions(libraries),
+        "headrace": {
+            "version": headrace.__version__,
+            "commit": machine.commit(),
+            "target": headrace.codec.active_target(),
+        },
+    }
+
+
+def provenance(document: Mapping[str, Any]) -> str:
+    """Say in one sentence where the figures come from."""
+    on, ours = document["machine"], document["headrace"]
+    target = f", {ours['target']} target" if ours["target"] else ""
+    return (
+        f"Measured with `{document['command']}` at commit {ours['commit'] or 'unknown'} on {on['cpu']} "
+        f"({on['cores']} cores{target}, {on['python']})."
+    )
 
 
 def read(path: Path) -> dict[str, Any]:
     """Read a document that `write` wrote."""
     if not path.is_file():
-        raise ValueError(f"there are no results in {path}: `python benchmarks/{path.stem}.py … -o {path}` makes them")
+        raise ValueError(f"{path} does not exist; `python benchmarks/{path.stem}.py … -o {path}` writes it")
     document = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(document, dict) or "benchmark" not in document:
-        raise ValueError(
-            f"{path} is no result of a benchmark: make it anew with the command that docs/benchmarks.md names"
-        )
+        raise ValueError(f"{path} must be the result of a benchmark; `python benchmarks/{path.stem}.py` writes one")
     return document
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document, with its folder if need be."""
+    """Write a document, and create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dumps(document) + "\n", encoding="utf-8")
 
 
 def dumps(value: Any, indent: int = 0) -> str:
-    """JSON in which whatever fits on a line stands on one."""
+    """Return JSON with one measurement per line, so that a diff is readable."""
     value = _rounded(value)
     line = json.dumps(value, ensure_ascii=False)
     if len(line) + indent <= _LINE or not isinstance(value, dict | list):
@@ -53,7 +78,7 @@ def dumps(value: Any, indent: int = 0) -> str:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.{_FIGURES}g}")
+        return float(f"{value:.{_DIGITS}g}")
     if isinstance(value, Mapping):
         return {key: _rounded(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer that takes its time and no core, for benchmarks of what feeds it."""
+"""A stand-in for a GPU: it takes time per batch and no CPU."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 
 
 class Trainer:
-    """What stands for an accelerator: it works on a batch while the next is fetched, as kernels are launched ahead."""
+    """Works on one batch while the next is loaded, as CUDA kernels run while Python goes on."""
 
-    def __init__(self, step: float) -> None:
-        """Take `step` seconds a batch."""
-        self._step, self._free = step, 0.0
+    def __init__(self, step_seconds: float) -> None:
+        self._step, self._free_at = step_seconds, 0.0
 
     def take(self, batch: Any) -> None:
-        """Hand over a batch; wait until the one before it is done."""
+        """Start on this batch as soon as the one before is done; return then."""
         del batch
-        begins = max(time.perf_counter(), self._free)
-        self._free = begins + self._step
-        while (left := begins - time.perf_counter()) > 0:
+        start = max(time.perf_counter(), self._free_at)
+        self._free_at = start + self._step
+        while (left := start - time.perf_counter()) > 0:
             time.sleep(left)

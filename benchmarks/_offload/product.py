@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one file in which the offload benchmark calls Headrace: the loader, the offload worker, and their counters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import headrace
+from benchmarks import machine
+from benchmarks._offload.sources import Source
+from headrace.prongs import Paced
+
+STRATEGIES = ("mte", "wrr", "paced")
+SPARE_HOST = "paced, spare_host"
+"""`paced` that keeps the worker on even where the trainer is slower than the host alone."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Batches since the loader was opened."""
+
+    taken: int = 0
+    """Prepared batches that the trainer received."""
+    prepared: int = 0
+    """Batches that the worker has finished."""
+
+
+def open_loader(source: Source, dataset: Path, batches: int, exchange: Path | None, strategy: str) -> headrace.Loader:
+    """Open a loader with one thread and epochs of `batches` batches; with `exchange` it uses the offload worker."""
+    opened = headrace.open(dataset)
+    n = batches * source.batch_size
+    chosen = Paced(spare_host=True) if strategy == SPARE_HOST else strategy
+    offload: dict[str, Any] = {} if exchange is None else {"near": exchange, "strategy": chosen}
+    return headrace.Loader(
+        opened,
+        batch_size=source.batch_size,
+        shuffle=True,
+        indices=(list(range(len(opened))) * (n // len(opened) + 1))[:n],
+        transform=source.transform,
+        num_workers=1,
+        output="numpy",
+        prefetch_factor=8,
+        **offload,
+    )
+
+
+def counts(loader: headrace.Loader) -> Counts:
+    """Read the loader's counters; zeros if it has no offload worker."""
+    stats = loader.stats().get("prongs")
+    return Counts() if stats is None else Counts(stats["near_batches"], (stats["near"] or {"batches": 0})["batches"])
+
+
+@contextmanager
+def offload_worker(dataset: Path, exchange: Path, *, share: float, core: int) -> Iterator[None]:
+    """Run an offload worker on `core`, with this share of its time; raise with its output if it ends early."""
+    exchange.mkdir(parents=True)
+    command = [sys.executable, "-m", "headrace", "near", str(dataset), str(exchange), "--cpu-share", f"{share:g}"]
+    with exchange.with_suffix(".log").open("w+b") as log:
+        process = machine.start_on(core, command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            yield
+            if process.poll() is not None:
+                log.seek(0)
+                raise RuntimeError(f"the offload worker has ended: {log.read().decode(errors='replace')[-2000:]}")
+        finally:
+            process.terminate()
+            process.wait(20)
