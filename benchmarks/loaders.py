@@ -2,7 +2,7 @@
 """Measure data loaders side by side: `python benchmarks/loaders.py DATA`, `--help` for more; `make peers` comes first.
 
 Each run is a process tree of its own in the peer's own environment, held to as many cores as it has workers. Rounds are
-interleaved; the median counts. Making the loader and closing it are inside the timing. docs/benchmarks.md says more.
+interleaved and the median counts. docs/benchmarks/loaders.md says more.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-import headrace
-from benchmarks import machine, results
+from benchmarks import machine, results, tables
 from benchmarks._loaders import report
-from benchmarks._loaders.cases import CASES, CONTENDERS, Case, Contender, choose_cases, choose_contenders
-from benchmarks._loaders.peers import Environments
+from benchmarks._loaders.cases import CASES, CONTENDERS, Case, Contender, Environments, choose_cases, choose_contenders
 from benchmarks._loaders.run import Failed, Row, run
 from benchmarks._loaders.stores import QUICK, Scale, Store, Stores, warm
 
@@ -39,17 +37,24 @@ log = Console(stderr=True)
 def main(
     data: Annotated[Path, typer.Argument(help="A folder with clic/ (photographs) and jpeg_cc0/ (class folders).")],
     *,
-    peers: Annotated[str, typer.Option(help="Comma-separated loaders, or how their names begin.")] = "",
-    cases: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(case.name for case in CASES)}.")] = "",
-    workers: Annotated[str, typer.Option(help="Comma-separated numbers of workers, and of cores.")] = "1,2",
-    rounds: Annotated[int, typer.Option(min=1, help="Median of how many rounds.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One round on few images, for a first look.")] = False,
-    store: Annotated[Path, typer.Option(help="Where the stored images are kept.")] = machine.ROOT / "build/bench-data",
-    remake: Annotated[bool, typer.Option("--remake", help="Store the images anew.")] = False,
-    list_peers: Annotated[bool, typer.Option("--list", help="List the loaders, and whether they are there.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
+    peers: Annotated[
+        str, typer.Option(help="Loaders, or the beginning of their names, comma-separated; 'all' adds slower variants.")
+    ] = "",
+    cases: Annotated[str, typer.Option(help=f"From {', '.join(case.name for case in CASES)}, comma-separated.")] = "",
+    workers: Annotated[str, typer.Option(help="Numbers of workers, each with its own core, comma-separated.")] = "2",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 3,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One round on few images: shows that every loader runs.")
+    ] = False,
+    store: Annotated[Path, typer.Option(help="Where stored images are kept between runs.")] = machine.ROOT
+    / "build/bench-data",
+    remake: Annotated[bool, typer.Option("--remake", help="Store the images again.")] = False,
+    list_peers: Annotated[
+        bool, typer.Option("--list", help="List the loaders and whether they are installed.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,
 ) -> None:
-    """Measure data loaders side by side, by the clock and by CPU time of all their processes."""
+    """Measure data loaders side by side: images per second, and CPU time of all their processes."""
     environments = Environments()
     if list_peers:
         for contender in CONTENDERS:
@@ -62,27 +67,28 @@ def main(
             shutil.rmtree(store)
         stores = Stores(store, data, QUICK if quick else Scale(), environments)
         document = frame(data, rounds=1 if quick else rounds, quick=quick, peers=peers, cases=cases, workers=workers)
-        document["left_out"] = sorted({one.program for one in chosen if not environments.installed(one.program)})
-        for program in document["left_out"]:
-            log.print(f"{program} is not installed and left out; `make peers` installs it", style="yellow")
+        document["not_installed"] = sorted({one.program for one in chosen if not environments.installed(one.program)})
+        for program in document["not_installed"]:
+            log.print(f"{program} is not installed; `make peers` installs it", style="yellow")
         present = [one for one in chosen if environments.installed(one.program)]
         for case in choose_cases(cases):
             for measured in measure(case, present, stores, environments, document, numbers):
                 document["cases"] = [*(c for c in document["cases"] if c["name"] != case.name), measured]
                 if output is not None:
                     results.write(output, document)
-            show(document["cases"][-1], numbers)
+            for number in numbers:
+                tables.show(report.case_table(document["cases"][-1], number))
     except (Failed, OSError, ValueError, subprocess.CalledProcessError) as error:
         log.print("[bold red]error:[/]", escape(str(error)), highlight=False)
         raise typer.Exit(1) from None
-    typer.echo(report.provenance(document))
+    typer.echo(results.provenance(document))
 
 
 def worker_numbers(text: str) -> list[int]:
     numbers = [int(number) for number in text.split(",")]
     cores = len(machine.usable_cores())
     if not 1 <= min(numbers) <= max(numbers) <= cores:
-        raise ValueError(f"--workers {text}: there are {cores} cores, and every worker needs one")
+        raise ValueError(f"--workers must be from 1 to the number of cores, {cores}; got {text}")
     return numbers
 
 
@@ -94,13 +100,13 @@ def measure(
     document: dict[str, Any],
     numbers: list[int],
 ) -> Iterator[dict[str, Any]]:
-    """The case after each round. A loader that fails is named and takes no further part."""
+    """Yield the case after each round. A loader that fails is named and not run again."""
     able = [one for one in contenders if case.source in one.store]
     found: dict[str, Store] = {}
     for one in able:
         name = one.store[case.source]
         if name not in found:
-            log.print(f"{case.name}: images as {name}", style="dim", highlight=False)
+            log.print(f"{case.name}: storing images as {name}", style="dim", highlight=False)
             found[name] = stores.get(case.source, name)
             warm(found[name])
     runs: dict[tuple[str, int], list[Row]] = defaultdict(list)
@@ -140,7 +146,7 @@ def _row(one: Contender, workers: int, runs: list[Row], store: Store) -> Row:
         "ours": one.ours,
         "resize": one.resize,
         "store": store.path.name,
-        "bytes_an_image": store.n_bytes / store.images,
+        "bytes_per_image": store.n_bytes / store.images,
         "workers": workers,
         "median": report.middle(runs),
         "runs": runs,
@@ -148,36 +154,12 @@ def _row(one: Contender, workers: int, runs: list[Row], store: Store) -> Row:
 
 
 def frame(data: Path, *, rounds: int, quick: bool, **options: str) -> dict[str, Any]:
-    """The document without its cases: what ran, where, and how."""
+    """Return the document without its cases."""
     words = ["python benchmarks/loaders.py", data.resolve().name, *(["--quick"] if quick else [])]
-    words += [f"--{name} {value}" for name, value in options.items() if value and (name, value) != ("workers", "1,2")]
+    words += [f"--{name} {value}" for name, value in options.items() if value and (name, value) != ("workers", "2")]
     words += [f"--rounds {rounds}"] if rounds not in {1, 3} else []
-    return {
-        "benchmark": "loaders",
-        "version": 1,
-        "command": " ".join(words),
-        "machine": machine.describe(),
-        "headrace": {
-            "version": headrace.__version__,
-            "commit": machine.commit(),
-            "target": headrace.codec.active_target(),
-        },
-        "rounds": rounds,
-        "libraries": {},
-        "left_out": [],
-        "failed": [],
-        "cases": [],
-    }
-
-
-def show(case: dict[str, Any], numbers: list[int]) -> None:
-    console = Console()
-    for workers in numbers:
-        table = report.case_table(case, workers)
-        if console.is_terminal:
-            console.print(table.rich())
-        else:
-            typer.echo(f"\n{table.title}\n\n{table.markdown()}")
+    document = results.frame("loaders", " ".join(words))
+    return document | {"rounds": rounds, "not_installed": [], "failed": [], "cases": []}
 
 
 if __name__ == "__main__":

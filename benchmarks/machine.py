@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement ran on and with: the machine, the libraries, the commit; and how a run is made quiet.
-
-A figure means little without these, so every benchmark writes them beside its results.
-"""
+"""What a measurement ran on and with: the machine, the libraries, the commit; and how a process is held to cores."""
 
 from __future__ import annotations
 
@@ -12,15 +9,16 @@ import os
 import platform
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A run that differs from its commit in these is not that commit's; pages and earlier results may differ.
+# If one of these differs from the commit, the result is marked `-dirty`; pages and earlier results may differ.
 _MEASURED = ("CMakeLists.txt", "pyproject.toml", "cpp", "src", "benchmarks", ":(exclude)benchmarks/results")
 
 # mallopt's parameter numbers, from glibc's malloc.h.
@@ -60,15 +58,26 @@ def usable_cores() -> list[int]:
 
 
 def pin(cores: Iterable[int]) -> bool:
-    """Keep this process on `cores`; False where the system offers no such thing (macOS)."""
+    """Keep this process on `cores`; return False where the system cannot (macOS)."""
     if not hasattr(os, "sched_setaffinity"):
         return False
     os.sched_setaffinity(0, set(cores))
     return True
 
 
+@contextmanager
+def held_to(cores: int) -> Iterator[None]:
+    """Keep this thread, and the threads and processes that it starts, on the first `cores` cores."""
+    usable = usable_cores()
+    pin(usable[:cores])
+    try:
+        yield
+    finally:
+        pin(usable)
+
+
 def start_on(core: int, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a program that stays on one core. It inherits that: this process is there, too, for a moment."""
+    """Start a program that stays on one core; it inherits that from this process."""
     usable = usable_cores()
     pin([core])
     try:
@@ -78,11 +87,11 @@ def start_on(core: int, command: Sequence[str], **options: Any) -> subprocess.Po
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory for the next allocation; False on another C library.
+    """Tell glibc to keep freed memory for the next allocation; return False with another C library.
 
-    By default every large buffer is fresh from the kernel and pays a page fault for each 4 KiB, which can double the
-    cost of a decode. Peers that cannot decode into a given buffer would carry that cost alone, and part of our lead
-    would belong to the allocator.
+    By default every large buffer comes from the kernel and costs a page fault per 4 KiB, which can double the cost of
+    a decode. Peers that cannot decode into a given buffer would pay that alone, and part of our lead would belong to
+    the allocator.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -104,7 +113,7 @@ def library_versions(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def commit() -> str | None:
-    """The checked-out commit, with `-dirty` if what is measured differs from it; None outside a git checkout."""
+    """Return the checked-out commit, with `-dirty` if the sources differ from it; None outside a git checkout."""
     head = _git("rev-parse", "--short=12", "HEAD")
     if head is None:
         return None

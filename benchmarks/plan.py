@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hold plans against what happens: `python benchmarks/plan.py FOLDER…`, `--help` for more.
+"""Compare plans with measurements: `python benchmarks/plan.py FOLDER…`, `--help` for more.
 
-Storage is emulated by a token bucket at three rates, with one and two cores and three trainers; every single format and
-the plan's mix are predicted and measured in each. Then: two renditions while storage drops, records against raw files,
-and the losses of a training. docs/benchmarks.md says more.
+Storage is emulated at three rates; every single format and the plan's mix are predicted and measured with one core and
+two. Then: two renditions while storage slows down, and records against small files. docs/benchmarks/plan.md says more.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,165 +22,120 @@ from rich.console import Console
 from rich.markup import escape
 
 import headrace
-from benchmarks import machine, results
-from benchmarks._plan import adaptive, mix, records, report, training
-from benchmarks._plan.cells import Recipe
-from benchmarks._plan.stores import Stores
+from benchmarks import machine, results, tables
+from benchmarks._plan import adaptive, mix, records, report
+from benchmarks._plan.measure import Datasets, Recipe
 from headrace.errors import HeadraceError
 from headrace.planning import Calibration, calibrate, measure_storage
-from headrace.planning._storage import source_files
 from headrace.transforms import HorizontalFlip, RandomCrop, Resize
 
-PARTS = ("mix", "adaptive", "records", "training")
-
-# What is trained on: of large photographs all of each, made smaller; of small ones random crops.
+# Large photographs are scaled down as a whole; small ones are cropped.
 LARGE = (Resize(384), HorizontalFlip())
 SMALL = (RandomCrop(224), HorizontalFlip())
 _LARGE_FROM = 700  # pixels of the longer side
 
-# Of what the disk gives at its worst: emulated storage must not be faster than the real one below it.
-_OF_THE_DISK = 0.9
+_OF_DISK = 0.9  # emulated storage must be slower than the real disk
 
-log = Console(stderr=True)
+log = Console(stderr=True, highlight=False)
 
 
 def main(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of PNGs or of JPEGs, one kind each.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of PNG or of JPEG files, one format each.")],
     *,
-    part: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(PARTS)}.")] = ",".join(PARTS),
-    cores: Annotated[str, typer.Option(help="Comma-separated numbers of cores.")] = "1,2",
-    images: Annotated[int, typer.Option(min=8, help="At most so many of a folder.")] = 400,
-    rounds: Annotated[int, typer.Option(min=1, help="Most turns of a cell, until they agree.")] = 12,
-    files: Annotated[int, typer.Option(min=100, help="Small files of the part `records`.")] = records.FILES,
-    direct: Annotated[bool, typer.Option(help="Read past the page cache.")] = True,
-    disk_rate: Annotated[float, typer.Option(help="MB/s that may be emulated; 0 measures the disk.")] = 0.0,
-    quick: Annotated[bool, typer.Option("--quick", help="Few images, short measurements: a first look.")] = False,
+    cores: Annotated[str, typer.Option(help="Numbers of cores, comma-separated.")] = "1,2",
+    repeats: Annotated[int, typer.Option(min=2, help="Repeats of each measurement.")] = 6,
+    direct: Annotated[bool, typer.Option(help="Bypass the page cache.")] = True,
+    disk_rate: Annotated[
+        str, typer.Option(help="MB/s that may be emulated, one per folder, comma-separated (default: measured).")
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Two repeats and few files: shows that it runs.")] = False,
     store: Annotated[Path, typer.Option(help="Where datasets are kept.")] = machine.ROOT / "build/bench-data/plan",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,
 ) -> None:
-    """Hold plans against what happens."""
-    begun = time.monotonic()
-    if quick:
-        images, rounds, files = min(images, 24), 1, min(files, 400)
+    """Compare plans with measurements."""
+    repeats, files = (2, 400) if quick else (repeats, records.FILES)
+    words = ["python benchmarks/plan.py", *(folder.resolve().name for folder in folders)]
+    words += ["--quick"] if quick else [f"--repeats {repeats}"]
+    words += [f"--disk-rate {disk_rate}"] if disk_rate else []
     try:
-        wanted = chosen_parts(part)
+        limits = limits_of(disk_rate, len(folders))
         numbers = [int(number) for number in cores.split(",")]
-        document = frame(folders, part=part, quick=quick, rounds=rounds, disk_rate=disk_rate)
-        how: dict[str, Any] = {"quick": quick, "rounds": rounds, "direct": direct, "disk_rate": disk_rate}
-        for folder in folders if wanted & {"mix", "adaptive", "training"} else ():
-            add(document, wanted, Stores(store, folder, images, note), numbers, **how)
-        if "records" in wanted:
-            document["records"] = records.run(store, folders[0], files=files, log=note)
-        document["seconds"] = time.monotonic() - begun
+        document = results.frame("plan", " ".join(words), ("numpy", "scipy", "pillow"))
+        document |= {"mix": [], "adaptive": [], "records": None}
+        for folder, limit in zip(folders, limits, strict=True):
+            add(document, Datasets(store, folder), numbers, limit, repeats=repeats, direct=direct, quick=quick)
+            if output is not None:  # after every folder: an interrupted run keeps what it has
+                results.write(output, document)
+        document["records"] = records.run(store, folders[0], files=files, log=note)
         if output is not None:
             results.write(output, document)
     except (HeadraceError, OSError, ValueError) as error:
-        log.print("[bold red]error:[/]", escape(str(error)), highlight=False)
+        log.print("[bold red]error:[/]", escape(str(error)))
         raise typer.Exit(1) from None
-    show(document)
+    for table in report.tables(document):
+        tables.show(table)
+
+
+def limits_of(text: str, folders: int) -> list[float]:
+    """Return the bytes per second that may be emulated for each folder; 0 where they are to be measured."""
+    limits = [float(rate) * 1e6 for rate in text.split(",")] if text else [0.0] * folders
+    if len(limits) != folders:
+        raise ValueError(f"--disk-rate must have one rate per folder; got {len(limits)} for {folders} folders")
+    return limits
 
 
 def add(
     document: dict[str, Any],
-    wanted: set[str],
-    stores: Stores,
-    numbers: Sequence[int],
+    datasets: Datasets,
+    cores: Sequence[int],
+    limit: float,
     *,
-    quick: bool,
-    rounds: int,
+    repeats: int,
     direct: bool,
-    disk_rate: float,
+    quick: bool,
 ) -> None:
-    """Measure the parts that need the photographs of a folder."""
-    recipe = recipe_of(stores, direct=direct)
-    again = functools.partial(calibrated, stores, recipe, max(numbers), quick=quick)
-    found = mix.average([again() for _ in range(1 if quick else 2)])
-    limit = disk_rate * 1e6 or _OF_THE_DISK * disk(stores, found)
-    note(f"{stores.folder.name}: emulated storage up to {limit / 1e6:.0f} MB/s")
-    common: dict[str, Any] = {"disk_rate": limit, "rounds": rounds, "log": note}
-    if "mix" in wanted:
-        document["mix"].append(mix.run(stores, found, recipe, calibrate=again, cores=numbers, **common))
-    if "adaptive" in wanted:
-        document["adaptive"] += [adaptive.run(stores, found, recipe, cores=number, **common) for number in numbers]
-    if "training" in wanted and stores.source.classes:
-        document["training"].append(training.run(stores, found, note))
-    stores.drop_mixes()
+    """Measure the images of one folder and add the result to the document."""
+    recipe = recipe_of(datasets, direct=direct)
+    note(f"{datasets.source.name}: calibrating")
+    again = functools.partial(calibrated, datasets, recipe, max(cores), quick=quick)
+    found = again()
+    limit = limit or _OF_DISK * disk_rate_of(datasets, found)
+    note(f"{datasets.source.name}: emulated storage up to {limit / 1e6:.0f} MB/s")
+    common: dict[str, Any] = {"max_storage_rate": limit, "repeats": repeats, "log": note}
+    document["mix"].append(mix.run(datasets, found, recipe, calibrate=again, cores=cores, **common))
+    document["adaptive"] += [adaptive.run(datasets, found, recipe, cores=number, **common) for number in cores]
+    datasets.drop_plans()
 
 
-def chosen_parts(text: str) -> set[str]:
-    wanted = {name for name in text.split(",") if name}
-    unknown = wanted - set(PARTS)
-    if unknown or not wanted:
-        raise ValueError(f"there is no part {', '.join(unknown) or text!r}: choose from {', '.join(PARTS)}")
-    return wanted
+def recipe_of(datasets: Datasets, *, direct: bool) -> Recipe:
+    """Choose the transforms and batch size for images of this size."""
+    dataset = headrace.open(datasets.single("raw"))
+    side = float(np.median(np.maximum(dataset.column("image.0.width"), dataset.column("image.0.height"))))
+    return Recipe(LARGE, 16, direct) if side >= _LARGE_FROM else Recipe(SMALL, 64, direct)
 
 
-def recipe_of(stores: Stores, *, direct: bool) -> Recipe:
-    """How images of this size are trained on."""
-    dataset = headrace.open(stores.single("raw"))
-    width = float(np.median(np.maximum(dataset.column("image.0.width"), dataset.column("image.0.height"))))
-    return Recipe(LARGE, 16, direct) if width >= _LARGE_FROM else Recipe(SMALL, 64, direct)
-
-
-def calibrated(stores: Stores, recipe: Recipe, cores: int, *, quick: bool) -> Calibration:
-    note(f"calibrating with {stores.folder.name}")
+def calibrated(datasets: Datasets, recipe: Recipe, cores: int, *, quick: bool) -> Calibration:
     return calibrate(
-        stores.source,
+        datasets.source,
         transform=list(recipe.transform),
         batch_size=recipe.batch_size,
         samples=None if quick else 128,
         cores=cores,
         direct=recipe.direct,
         quick=quick,
-        workdir=stores.folder,
+        workdir=datasets.folder,
     )
 
 
-def disk(stores: Stores, calibration: Calibration) -> float:
-    """What the disk gives with requests as the loader makes them, when it is read again and again as cells do."""
-    os.sync()
+def disk_rate_of(datasets: Datasets, calibration: Calibration) -> float:
+    """Measure the disk with requests of the loader's size; return the slowest of three runs."""
     size = int(min(cost.read_bytes for cost in calibration.costs if cost.format != calibration.source_format))
-    files = [file for name in calibration.formats for file in source_files(stores.single(name))]
-    return min(measure_storage(files, request_bytes=size, seconds=2.0).bytes_per_second for _ in range(3))
-
-
-def frame(folders: list[Path], *, part: str, quick: bool, rounds: int, disk_rate: float) -> dict[str, Any]:
-    """The document without its measurements: what ran, where, and how."""
-    words = [
-        "python benchmarks/plan.py",
-        *(folder.resolve().name for folder in folders),
-        *(["--quick"] if quick else [f"--rounds {rounds}"]),
-    ]
-    words += [f"--disk-rate {disk_rate:g}"] if disk_rate else []
-    words += [] if part == ",".join(PARTS) else [f"--part {part}"]
-    return {
-        "benchmark": "plan",
-        "version": 1,
-        "command": " ".join(words),
-        "machine": machine.describe(),
-        "headrace": {
-            "version": headrace.__version__,
-            "commit": machine.commit(),
-            "target": headrace.codec.active_target(),
-        },
-        "mix": [],
-        "adaptive": [],
-        "records": None,
-        "training": [],
-    }
-
-
-def show(document: dict[str, Any]) -> None:
-    console = Console()
-    for table in report.tables(document):
-        if console.is_terminal:
-            console.print(table.rich())
-        else:
-            typer.echo(f"\n{table.title}\n\n{table.markdown()}")
+    shards = [shard for name in calibration.formats for shard in (datasets.single(name) / "shards").iterdir()]
+    return min(measure_storage(shards, request_bytes=size, seconds=2.0).bytes_per_second for _ in range(3))
 
 
 def note(text: str) -> None:
-    log.print(text, style="dim", highlight=False)
+    log.print(text, style="dim")
 
 
 if __name__ == "__main__":

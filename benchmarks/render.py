@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render the committed results into the pages that show them: `python benchmarks/render.py [--check]`.
+"""Render the committed results as pages and charts: `python benchmarks/render.py [--check]`.
 
-A page holds `<!-- results:NAME -->` and `<!-- /results -->`; what stands between them is replaced. No figure in a
-page is written by hand. Charts are files of their own in docs/charts. With `--check` nothing is written, and a page
-or chart that is not current is an error.
+A page may hold `<!-- results:NAME -->` and `<!-- /results -->`; the text between them is replaced. The pages in
+docs/benchmarks and the charts in docs/charts are generated as a whole. With `--check` nothing is written, and a file
+that is not current is an error.
 """
 
 from __future__ import annotations
@@ -18,173 +18,138 @@ if __name__ == "__main__":
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import results
-from benchmarks._codec import report
-from benchmarks._kernels import report as kernel_report
-from benchmarks._loaders import chart
-from benchmarks._loaders import report as loader_report
-from benchmarks._plan import report as plan_report
-from benchmarks._prongs import report as prongs_report
+from benchmarks._build import report as build
+from benchmarks._codec import report as codec
+from benchmarks._kernels import report as kernels
+from benchmarks._loaders import report as loaders
+from benchmarks._offload import report as offload
+from benchmarks._plan import report as plan
 from benchmarks.machine import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from benchmarks.tables import Table
 
 PAGES = ("README.md", "docs/benchmarks.md", "docs/concepts/accelerator.md")
 
 _BLOCK = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL)
 
-
-def codec_summary(folder: Path) -> str:
-    """The two modes beside PNG on every set, then every codec on the first one."""
-    document = results.read(folder / "codec.json")
-    first = report.set_table(document["sets"][0])
-    return "\n\n".join(
-        [
-            report.summary_table(document).markdown(),
-            report.provenance(document),
-            f"All codecs on {first.title}:",
-            first.markdown(),
-        ]
-    )
+Document = dict[str, Any]
 
 
-def codec_sets(folder: Path) -> str:
-    """Every codec on every set, then regions and threads."""
-    document = results.read(folder / "codec.json")
-    parts = [report.provenance(document)]
-    tables = [report.set_table(measured) for measured in document["sets"]]
-    tables += [report.region_table(measured) for measured in document["sets"] if measured["regions"]]
-    tables += [report.thread_table(measured) for measured in document["sets"] if measured["threads"]]
-    for table in tables:
-        parts += [f"### {table.title}", table.markdown()]
-    return "\n\n".join(parts)
+def _block(name: str, table: Callable[[Document], Table], *, brief: bool = False) -> Callable[[Path], str]:
+    """Return a renderer of one table with its provenance; a brief one omits the command, which the detail page has."""
+
+    def render_block(folder: Path) -> str:
+        document = results.read(folder / f"{name}.json")
+        brief_origin = f"{document['machine']['cpu']}, commit {document['headrace']['commit']}."
+        return f"{table(document).markdown()}\n\n{brief_origin if brief else results.provenance(document)}"
+
+    return render_block
 
 
-def loaders_summary(folder: Path) -> str:
-    """What an image costs in CPU time beside the loaders that matter most."""
-    document = results.read(folder / "loaders.json")
-    return "\n\n".join([loader_report.summary_table(document).markdown(), loader_report.provenance(document)])
-
-
-def loaders_cases(folder: Path) -> str:
-    """Every loader on every case, with a chart each."""
-    document = results.read(folder / "loaders.json")
-    parts = [loader_report.provenance(document)]
-    for case in document["cases"]:
-        parts += [f"### {case['name']}", f"![{case['name']}: CPU time an image](charts/{_chart_name(case)})"]
-        for workers in sorted({row["workers"] for row in case["rows"]}, reverse=True):
-            table = loader_report.case_table(case, workers)
-            parts += [f"{table.title}:", table.markdown()]
-    return "\n\n".join(parts)
-
-
-def kernels_ceilings(folder: Path) -> str:
-    """What the compiled kernels could decode at most, beside what a bus delivers."""
+def _kernels(folder: Path) -> str:
     document = results.read(folder / "kernels.json")
     run = f"`{document['command']}` at commit {document['commit']}, with Triton {document['libraries']['triton']}."
-    return f"{kernel_report.ceiling_table(document).markdown()}\n\n{run}"
+    return f"{kernels.ceiling_table(document).markdown()}\n\n{run}"
 
 
-# Runs of `benchmarks/plan.py`: PNG, whose reads are large, on faster storage than JPEG.
-_PLANS = ("plan.json", "plan-jpeg.json")
+def _losses(folder: Path) -> str:
+    """List what was measured to be better than Headrace, relative to the best of ours."""
+    found = codec.losses(results.read(folder / "codec.json")) + loaders.losses(results.read(folder / "loaders.json"))
+    return "\n".join(f"- {loss}." for loss in found)
 
 
-def plan_summary(folder: Path) -> str:
-    """What plans come to, and two renditions while storage changes."""
-    document = plan_report.joined([results.read(folder / name) for name in _PLANS])
-    changing = plan_report.adaptive_table(document["adaptive"])
-    return "\n\n".join(
-        [
-            plan_report.summary_table(document["mix"]).markdown(),
-            f"{changing.title}:",
-            changing.markdown(),
-            plan_report.provenance(document),
-        ]
-    )
-
-
-def plan_cells(folder: Path) -> str:
-    """Plans beside what happened: every environment, then what it comes to, and the other parts."""
-    document = plan_report.joined([results.read(folder / name) for name in _PLANS])
-    parts = [plan_report.provenance(document)]
-    for table in plan_report.tables(document):
-        parts += [f"### {table.title}", table.markdown()]
-    return "\n\n".join(parts)
-
-
-def prongs_summary(folder: Path) -> str:
-    """What two prongs make of near workers of several speeds."""
-    runs, rows = _prongs(folder)
-    shown = [run for run in runs if any(row["trainer"] == "none" for row in run["rows"])]
-    return "\n\n".join([prongs_report.gains(rows).markdown(), prongs_report.origin(shown)])
-
-
-def prongs_cells(folder: Path) -> str:
-    """Two prongs beside what they are held against, then every cell."""
-    runs, rows = _prongs(folder)
-    parts = [prongs_report.provenance(runs), prongs_report.bars(rows).markdown()]
-    parts += prongs_spared(folder)
-    for table in prongs_report.tables(rows):
-        parts += [f"### {table.title}", table.markdown()]
-    return "\n\n".join(parts)
-
-
-def prongs_spared(folder: Path) -> list[str]:
-    """What a near worker spares the host beside a slow trainer."""
-    runs = [results.read(path) for path in sorted(folder.glob("spared-*.json"))]
-    table = prongs_report.spared([row for run in runs for row in run["rows"]])
-    measured = ", ".join(f"`{run['command']}` at commit {run['commit']}" for run in runs)
-    return [f"### {table.title}", table.markdown(), f"Measured with {measured}."] if runs else []
-
-
-def _prongs(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Runs of `benchmarks/prongs.py`, each of some sources and near workers."""
-    runs = [results.read(path) for path in sorted(folder.glob("prongs-*.json"))]
-    return runs, [row for run in runs for row in run["rows"]]
-
-
-RENDERERS: Mapping[str, Callable[[Path], str]] = {
-    "codec": codec_summary,
-    "codec-sets": codec_sets,
-    "loaders": loaders_summary,
-    "loaders-cases": loaders_cases,
-    "kernels": kernels_ceilings,
-    "plan": plan_summary,
-    "plan-cells": plan_cells,
-    "prongs": prongs_summary,
-    "prongs-cells": prongs_cells,
+_SUMMARIES: Mapping[str, Callable[[Document], Table]] = {
+    "codec": codec.summary_table,
+    "loaders": loaders.summary_table,
+    "plan": lambda document: plan.summary_table(document["mix"]),
+    "offload": offload.gain_table,
+}
+BLOCKS: Mapping[str, Callable[[Path], str]] = {
+    **{name: _block(name, table) for name, table in _SUMMARIES.items()},
+    **{f"{name}-brief": _block(name, table, brief=True) for name, table in _SUMMARIES.items()},
+    "kernels": _kernels,
+    "losses": _losses,
 }
 
 
-def charts(folder: Path) -> dict[str, str]:
-    """The charts by their place in the project; none as long as the loaders were not measured."""
-    path = folder / "loaders.json"
-    if not path.exists():
-        return {}
-    return {f"docs/charts/{_chart_name(case)}": chart.svg(case) for case in results.read(path)["cases"]}
-
-
-def _chart_name(case: Mapping[str, Any]) -> str:
-    return f"loaders-{case['name']}.svg"
-
-
 def render(text: str, folder: Path) -> str:
-    """The page with every block made anew from the results in `folder`."""
+    """Return the page with every block rendered from the results in `folder`."""
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
-        if name not in RENDERERS:
-            raise ValueError(f"nothing renders results:{name}: choose from {', '.join(RENDERERS)}")
-        return f"{match[1]}{RENDERERS[name](folder)}\n{match[4]}"
+        if name not in BLOCKS:
+            raise ValueError(f"results:NAME must be one of {', '.join(BLOCKS)}; got {name}")
+        return f"{match[1]}{BLOCKS[name](folder)}\n{match[4]}"
 
     return _BLOCK.sub(block, text)
+
+
+def generated(folder: Path) -> dict[str, str]:
+    """Return the generated pages and charts, by their paths in the repository."""
+    documents = {name: results.read(folder / f"{name}.json") for name in _TABLES}
+    files = {f"docs/benchmarks/{name}.md": _page(name, document) for name, document in documents.items()}
+    files["docs/charts/codec.svg"] = codec.decode_chart(documents["codec"]["sets"][0])
+    files["docs/charts/offload.svg"] = offload.gain_chart(documents["offload"])
+    for case in documents["loaders"]["cases"]:
+        files[f"docs/charts/loaders-{case['name']}.svg"] = loaders.case_chart(case)
+    return files
+
+
+def _codec_tables(document: Document) -> Iterable[Table]:
+    sets = document["sets"]
+    yield codec.summary_table(document)
+    yield from (codec.set_table(measured) for measured in sets)
+    yield from (codec.region_table(measured) for measured in sets if measured["regions"])
+    yield from (codec.thread_table(measured) for measured in sets if measured["threads"])
+
+
+def _loader_tables(document: Document) -> Iterable[Table]:
+    for case in document["cases"]:
+        for workers in sorted({row["workers"] for row in case["rows"]}, reverse=True):
+            yield loaders.case_table(case, workers)
+
+
+def _offload_tables(document: Document) -> Iterable[Table]:
+    yield offload.gain_table(document)
+    if document["saving"]:
+        yield offload.saving_table(document)
+
+
+_TABLES: Mapping[str, tuple[str, str, Callable[[Document], Iterable[Table]]]] = {
+    "codec": ("The codec and its peers", codec.METHOD, _codec_tables),
+    "loaders": ("The loader and its peers", loaders.METHOD, _loader_tables),
+    "build": ("Building datasets", build.METHOD, lambda document: [build.table(document)]),
+    "plan": ("Plans and what they predict", plan.METHOD, plan.tables),
+    "offload": ("Offload workers", offload.METHOD, _offload_tables),
+}
+"""For each result: the title of its page, how it was measured, and its tables."""
+
+
+def _page(name: str, document: Document) -> str:
+    title, method, tables = _TABLES[name]
+    parts = [
+        f"<!-- Generated by benchmarks/render.py from benchmarks/results/{name}.json; do not edit. -->",
+        f"# {title}",
+        results.provenance(document),
+        *([document["note"]] if "note" in document else []),
+        *([loaders.versions(document)] if name == "loaders" else []),
+        "## Method",
+        method.rstrip(),
+        "## Results",
+    ]
+    for table in tables(document):
+        parts += [f"### {table.title}", table.markdown()]
+    return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: list[str]) -> int:
     """Render all pages and charts, or check that they are current."""
     rendered = {page: render((ROOT / page).read_text(encoding="utf-8"), results.FOLDER) for page in PAGES}
     stale = []
-    for name, after in (rendered | charts(results.FOLDER)).items():
+    for name, after in (rendered | generated(results.FOLDER)).items():
         path = ROOT / name
         if path.exists() and path.read_text(encoding="utf-8") == after:
             continue

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From measurements to the JSON document, and from the document to tables.
-
-Pure: the document is all that a table needs, so that a page can be rendered long after the run.
-"""
+"""From measurements to the result, and from the result to tables and a chart. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +8,29 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import chart
 from benchmarks._codec.contract import HEADRACE, SECOND_REFERENCE, Codec
-from benchmarks._codec.totals import Row, ratios, total
+from benchmarks._codec.totals import Row, total
 from benchmarks.tables import NOTHING, Table, count, figures, share, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 LABELS = {mode: f"hri:{mode}" for mode in HEADRACE}
+
+METHOD = """\
+- One process on one pinned core. Times are CPU time of the process, so that another process cannot lengthen them.
+- Codecs are interleaved image by image, and the best of 7 rounds counts. A call is repeated until a timed span is 2
+  ms or longer. Peers whose encode takes over 0.2 s (WebP) are timed twice.
+- Before anything is timed, every lossless codec decodes into a buffer of other bytes and all pixels are compared. A
+  peer that fails is excluded and named; if Headrace fails, nothing is printed.
+- Buffers are warm, and reused where the peer's library can decode into a given array. For those that cannot (Pillow,
+  pyspng), the C library keeps freed memory instead of returning it to the kernel.
+- Pillow's decode is `Image.open(…).load()`, without the copy into a NumPy array; its encode starts from an `Image`.
+- Ratios compare sums over the set. A codec that cannot store every image of a set has a dash.
+- Palette images become RGB or RGBA for all codecs alike; 16 bit is kept. JPEG at quality 90 is lossy and shown for
+  comparison only.
+"""
 
 
 def set_document(
@@ -30,15 +42,15 @@ def set_document(
     references: Mapping[str, str | None],
     failed: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """All that was measured on one set.
+    """Return all that was measured on one set of images.
 
     Args:
-        name: What the set is called.
+        name: The name of the set.
         sha256: Hash over its files.
         codecs: In the order of the table.
-        rows: Of every image and codec that could be measured.
-        references: For each image, by name, the codec that its ratios are taken to.
-        failed: For each codec that was not lossless, on which images.
+        rows: One per image and codec that could be measured.
+        references: For each image, by name, the codec that its ratios compare with.
+        failed: For each codec that was not lossless, the images that it failed on.
 
     """
     by_key = {(row.image, row.codec): row for row in rows}
@@ -53,7 +65,7 @@ def set_document(
         "pixels": sum(sizes.values()),
         "references": dict(Counter(codec or "none" for codec in references.values())),
         "codecs": [_codec_document(codec, rows, reference_rows, failed.get(codec.name, ())) for codec in codecs],
-        "rows": [asdict(row) | {"ratios": asdict(ratios(row, reference_rows[row.image]))} for row in rows],
+        "rows": [asdict(row) for row in rows],
         "regions": [],
         "threads": [],
     }
@@ -66,14 +78,14 @@ def _codec_document(
     document: dict[str, Any] = {"name": codec.name, "label": codec.label, "lossless": codec.lossless, "total": None}
     if failed:
         document["not_lossless_on"] = list(failed)
-    # A total over part of a set would be compared with totals over other images.
+    # No total over part of a set: it would be compared with totals over other images.
     if len(own) == len(reference_rows):
         document["total"] = asdict(total(own, reference_rows))
     return document
 
 
 def set_table(measured: Mapping[str, Any]) -> Table:
-    """One block: every codec on one set."""
+    """Every codec on one set."""
     rows = [(codec["label"], *_cells(codec["total"])) for codec in measured["codecs"]]
     images = "1 image" if measured["images"] == 1 else f"{measured['images']} images"
     return Table(
@@ -111,14 +123,14 @@ def _notes(measured: Mapping[str, Any]) -> list[str]:
                     f"{times(mean['encode'])} encode"
                 )
     if means:
-        notes.append(f"Mean of the images' own ratios: {'; '.join(means)}.")
+        notes.append(f"Mean of the ratios of single images: {'; '.join(means)}.")
     if SECOND_REFERENCE in measured["references"]:
         n = measured["references"][SECOND_REFERENCE]
-        notes.append(f"Pillow cannot hold {n} of the images: there, ratios are to imagecodecs' PNG.")
+        notes.append(f"Pillow cannot store {n} of the images; there, ratios compare with imagecodecs' PNG.")
     if "none" in measured["references"]:
-        notes.append("No PNG can hold some of the images, so there are no ratios.")
+        notes.append("PNG cannot store some of the images, so there are no ratios.")
     notes += [
-        f"{codec['label']} did not give back the pixels of {', '.join(codec['not_lossless_on'])}."
+        f"{codec['label']} did not return the pixels of {', '.join(codec['not_lossless_on'])}."
         for codec in measured["codecs"]
         if "not_lossless_on" in codec
     ]
@@ -126,7 +138,7 @@ def _notes(measured: Mapping[str, Any]) -> list[str]:
 
 
 def summary_table(document: Mapping[str, Any]) -> Table:
-    """One row a set: what the two modes are beside PNG."""
+    """One row per set: both modes, relative to PNG."""
     rows = []
     for measured in document["sets"]:
         totals = {codec["name"]: codec["total"] for codec in measured["codecs"]}
@@ -137,15 +149,19 @@ def summary_table(document: Mapping[str, Any]) -> Table:
         rows.append(row)
     columns = ["set", "images", *(f"{mode}: {what}" for mode in HEADRACE for what in ("bytes", "decode", "encode"))]
     elsewhere = [measured["name"] for measured in document["sets"] if SECOND_REFERENCE in measured["references"]]
-    notes = [f"{', '.join(elsewhere)}: beside imagecodecs' PNG where Pillow cannot hold an image."] if elsewhere else []
-    return Table(title="Beside PNG (Pillow, level 6)", columns=columns, rows=rows, notes=notes)
+    notes = (
+        [f"{', '.join(elsewhere)}: relative to imagecodecs' PNG where Pillow cannot store an image."]
+        if elsewhere
+        else []
+    )
+    return Table(title="Relative to PNG (Pillow, level 6)", columns=columns, rows=rows, notes=notes)
 
 
 def region_table(measured: Mapping[str, Any]) -> Table:
-    """What a 256x256 region costs, for one set."""
+    """The cost of a 256x256 region, on one set."""
     return _mode_table(
         measured["regions"],
-        title=f"{measured['name']}: a random 256x256 region beside the full decode, CPU time",
+        title=f"{measured['name']}: a random 256x256 region and the full decode, CPU time",
         columns=("mode", "images", "region ms", "full ms", "share, mean", "share, worst image"),
         cells=lambda own: (
             f"{fmean(row['region_seconds'] for row in own) * 1e3:.3f}",
@@ -157,10 +173,10 @@ def region_table(measured: Mapping[str, Any]) -> Table:
 
 
 def thread_table(measured: Mapping[str, Any]) -> Table:
-    """What a second thread brings, for one set."""
+    """The speed-up by a second thread, on one set."""
     return _mode_table(
         measured["threads"],
-        title=f"{measured['name']}: two threads beside one, wall clock",
+        title=f"{measured['name']}: one thread and two, wall-clock time",
         columns=("mode", "images", "one ms", "two ms", "speed-up, mean", "speed-up, worst image"),
         cells=lambda own: (
             f"{fmean(row['one_seconds'] for row in own) * 1e3:.2f}",
@@ -185,11 +201,40 @@ def _mode_table(
     return Table(columns=columns, rows=lines, title=title)
 
 
-def provenance(document: Mapping[str, Any]) -> str:
-    """Where the figures come from, in one sentence."""
-    machine = document["machine"]
-    commit = document["headrace"]["commit"] or "no commit"
-    return (
-        f"Measured with `{document['command']}` at commit {commit} on one core of {machine['cpu']} "
-        f"({document['headrace']['target']} target, {machine['python']}, Pillow {document['libraries']['pillow']})."
+def decode_chart(measured: Mapping[str, Any]) -> str:
+    """Decode speed of every codec on one set, the slowest first; copying raw pixels is left out."""
+    totals = [(codec, codec["total"]) for codec in measured["codecs"] if codec["total"] and codec["name"] != "memcpy"]
+    totals.sort(key=lambda pair: pair[1]["decode_mps"])
+    bars = [
+        chart.Bar(
+            codec["label"],
+            found["decode_mps"],
+            f"{figures(found['decode_mps'])}, {share(found['ratios']['n_bytes'])} of PNG",
+            codec["name"] in HEADRACE,
+        )
+        for codec, found in totals
+    ]
+    return chart.svg(
+        f"Decoding {measured['name']} on one core", "megapixels per second; more is better; then the size", bars
     )
+
+
+def losses(document: Mapping[str, Any]) -> list[str]:
+    """Name the lossless codecs that are smaller than both modes, or decode faster, by more than 1 %."""
+    smaller: dict[str, list[str]] = {}
+    faster: dict[str, list[str]] = {}
+    for measured in document["sets"]:
+        totals = {codec["name"]: codec["total"] for codec in measured["codecs"] if codec["total"]}
+        ours = [totals[mode] for mode in HEADRACE if mode in totals]
+        for codec in measured["codecs"]:
+            one = totals.get(codec["name"])
+            if one is None or not ours or codec["name"] in (*HEADRACE, "memcpy") or not codec["lossless"]:
+                continue
+            size = one["n_bytes"] / min(mode["n_bytes"] for mode in ours)
+            speed = one["decode_mps"] / max(mode["decode_mps"] for mode in ours)
+            if size < 0.99:
+                smaller.setdefault(codec["label"], []).append(f"{measured['name']} {times(size)}")
+            if speed > 1.01:
+                faster.setdefault(codec["label"], []).append(f"{measured['name']} {times(speed)}")
+    found = [f"{label} is smaller: {', '.join(sets)}" for label, sets in smaller.items()]
+    return found + [f"{label} decodes faster: {', '.join(sets)}" for label, sets in faster.items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of one loader: a process of its own, held to the workers' cores, its memory watched from outside."""
+"""One run of one loader: a process tree, held to as many cores as it has workers, with its memory sampled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks import machine
-from benchmarks._loaders.cases import Case, Contender
-from benchmarks._loaders.peers import Environments
+from benchmarks._loaders.cases import Case, Contender, Environments
 from benchmarks._loaders.stores import Store
 
 _SAMPLE_SECONDS = 0.1
@@ -24,11 +23,11 @@ Row = dict[str, Any]
 
 
 class Failed(Exception):
-    """A peer's program ended in an error, or did other work than it was asked to."""
+    """A peer's program ended with an error, or did not do the work that was asked for."""
 
 
 def run(contender: Contender, case: Case, store: Store, environments: Environments, *, workers: int, seed: int) -> Row:
-    """Start a loader, wait for it, and give what it printed with the peak of its memory."""
+    """Start a loader, wait for it, and return what it printed, with its peak memory."""
     options = {
         "crop": case.crop,
         "size": case.size,
@@ -39,9 +38,7 @@ def run(contender: Contender, case: Case, store: Store, environments: Environmen
         "variant": contender.variant,
     }
     arguments = ["run", str(store.path), *(f"--{name}={value}" for name, value in options.items())]
-    cores = machine.usable_cores()
-    machine.pin(cores[:workers])  # inherited by the process and all that it starts
-    try:
+    with machine.held_to(workers):
         process = subprocess.Popen(  # noqa: S603 - our own arguments
             environments.command(contender.program, arguments),
             stdout=subprocess.PIPE,
@@ -49,8 +46,6 @@ def run(contender: Contender, case: Case, store: Store, environments: Environmen
             text=True,
             env=os.environ | dict(contender.environ),
         )
-    finally:
-        machine.pin(cores)
     with process, _Memory(process.pid) as memory:
         try:
             output, errors = process.communicate(timeout=_TIMEOUT_SECONDS)
@@ -58,22 +53,22 @@ def run(contender: Contender, case: Case, store: Store, environments: Environmen
             process.kill()
             raise
     if process.returncode != 0:
-        raise Failed(f"{contender.name} on {case.name} ended with {process.returncode}: {_last_line(errors)}")
+        raise Failed(f"{contender.name} on {case.name} exited with status {process.returncode}: {_last_line(errors)}")
     row: Row = json.loads(output.splitlines()[-1]) | memory.peak
     _check(row, contender, case, store.images * case.epochs)
     return row
 
 
 def _check(row: Row, contender: Contender, case: Case, images: int) -> None:
-    """Every image came, in the shape and type that were asked for; its look is compared with the others' later."""
+    """Check the number, shape and type of the images; their mean and deviation are compared later."""
     wanted = {"images": images, "shapes": [[3, case.size, case.size]], "dtypes": ["float32"]}
     found = {name: row[name] for name in wanted}
     if found != wanted:
-        raise Failed(f"{contender.name} on {case.name} gave {found}, not {wanted}")
+        raise Failed(f"{contender.name} on {case.name} must return {wanted}; got {found}")
 
 
 class _Memory:
-    """Watches the memory of a process and all below it; pages that several share count once (PSS)."""
+    """Samples the memory of a process and its descendants; pages that several share count once (PSS)."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -97,7 +92,7 @@ class _Memory:
             whole, mapped = (sum(column) for column in zip(*parts, strict=True)) if parts else (0, 0)
             if whole > self.peak["peak_rss_bytes"]:
                 self.peak = {"peak_rss_bytes": whole, "peak_mapped_bytes": mapped}
-            # Looking walks all page tables: it must not take a noticeable share of the cores.
+            # A sample walks all page tables: keep it below 2 % of a core.
             pause = max(_SAMPLE_SECONDS, 50 * (time.perf_counter() - start))
 
 
@@ -113,7 +108,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _pss(pid: int) -> tuple[int, int]:
-    """Bytes of a process, and those of them that are pages of mapped files; zero when it has ended."""
+    """Return the bytes of a process, and how many of them are pages of mapped files; zeros if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()[1:]
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images that the loaders are measured on, made from folders of photographs; the same ones each time."""
+"""The images that the loaders are measured on, made from folders of photographs; the same on every run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLASSES = 4
 
 
 def photos(folder: Path) -> list[Pixels]:
-    """The photographs that hold a 2048x1024 crop; upright ones are turned on their side."""
+    """Return the photographs that are at least 2048x1024; portrait ones are rotated."""
     found = []
     for path in sorted(folder.iterdir()):
         image = Image.open(path).convert("RGB")
@@ -29,24 +29,24 @@ def photos(folder: Path) -> list[Pixels]:
         if image.width >= WIDTH and image.height >= HEIGHT:
             found.append(np.asarray(image))
     if not found:
-        raise ValueError(f"{folder} holds no photograph of {WIDTH}x{HEIGHT} or more: name another folder")
+        raise ValueError(f"{folder} must hold photographs of at least {WIDTH}x{HEIGHT}; found none")
     return found
 
 
 def crops(originals: list[Pixels], distinct: int) -> Iterator[Pixels]:
-    """`distinct` crops of 2048x1024: each photograph in turn, from its top to its bottom, every other one mirrored."""
-    turns = -(-distinct // len(originals))
+    """Yield `distinct` crops of 2048x1024, from the top of each photograph to its bottom, every other one mirrored."""
+    passes = -(-distinct // len(originals))
     for number in range(distinct):
-        turn, which = divmod(number, len(originals))
+        number_of_pass, which = divmod(number, len(originals))
         original = originals[which]
-        top = round((original.shape[0] - HEIGHT) * turn / max(1, turns - 1))
+        top = round((original.shape[0] - HEIGHT) * number_of_pass / max(1, passes - 1))
         left = (original.shape[1] - WIDTH) // 2
         crop = original[top : top + HEIGHT, left : left + WIDTH]
-        yield crop[:, ::-1] if turn % 2 else crop
+        yield crop[:, ::-1] if number_of_pass % 2 else crop
 
 
 def make_photos(folder: Path, dest: Path, *, images: int, distinct: int) -> None:
-    """Class folders of `images` PNGs at Pillow's usual level; after `distinct` they repeat, as links."""
+    """Store `images` PNGs in class folders, at Pillow's default level; after `distinct` they repeat, as hard links."""
 
     def save(numbered: tuple[int, Pixels]) -> Path:
         number, pixels = numbered
@@ -64,7 +64,7 @@ def make_photos(folder: Path, dest: Path, *, images: int, distinct: int) -> None
 
 
 def make_small(folder: Path, dest: Path, *, images: int) -> None:
-    """`images` random crops of 64x64 in one array, `images.npy`, and their labels, `labels.npy`."""
+    """Store `images` random crops of 64x64 in one array, `images.npy`, and their labels in `labels.npy`."""
     originals = photos(folder)
     rng = np.random.default_rng(0)
     dest.mkdir(parents=True)
@@ -79,7 +79,7 @@ def make_small(folder: Path, dest: Path, *, images: int) -> None:
 
 
 def take_classes(folder: Path, dest: Path) -> None:
-    """Class folders of JPEGs as they are."""
+    """Copy class folders of JPEGs as they are."""
     for path in sorted(folder.glob("*/*")):
         if path.suffix.lower() not in {".jpg", ".jpeg"}:
             continue
@@ -87,4 +87,4 @@ def take_classes(folder: Path, dest: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     if not dest.exists():
-        raise ValueError(f"{folder} holds no class folders of JPEGs: name another folder")
+        raise ValueError(f"{folder} must hold class folders of JPEGs; found none")

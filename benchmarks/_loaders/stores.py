@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of a case in every way of storing them that a loader asks for, made once and kept.
+"""The images of a case, stored as each loader needs them; made once and kept.
 
-A store is made under another name and renamed when it is whole, so that what is there can be trusted.
+A store is made under another name and renamed when it is complete, so an interrupted run leaves no partial store.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 
 import headrace
 from benchmarks._loaders import sources
-from benchmarks._loaders.peers import Environments
+from benchmarks._loaders.cases import Environments
 
 _CHUNK = 1 << 24
 
-# What a source's images are before anything else is made of them.
+# The store that all others of a source are made from.
 ORIGINALS = {"photos": "png", "jpegs": "jpeg", "small": "npy"}
 OURS = {"hri-fast": "hri:fast", "hri-dense": "hri:dense", "raw": "raw", "keep": "keep"}
-# Stores that a peer makes with its own program: the program and what to tell it.
+# Stores that a peer's program makes: the program and its variant.
 THEIRS = {
     "beton-raw": ("ffcv", "raw"),
     "beton-jpg": ("ffcv", "jpg"),
@@ -37,7 +37,7 @@ THEIRS = {
 
 @dataclass(frozen=True)
 class Scale:
-    """How many images the cases have."""
+    """How many images the sources have."""
 
     photos: int = 512
     distinct: int = 128
@@ -62,7 +62,7 @@ class Store:
 
 
 class Stores:
-    """All stores below a folder; `data` holds the photographs that they are made of."""
+    """All stores below a folder; `data` holds the photographs that they are made from."""
 
     def __init__(self, folder: Path, data: Path, scale: Scale, environments: Environments) -> None:
         self._folder = folder
@@ -71,13 +71,13 @@ class Stores:
         self._environments = environments
 
     def get(self, source: str, name: str) -> Store:
-        """The store of that name, made now if need be."""
+        """Return the store of that name; make it if it does not exist."""
         scale = self._scale.of(source)
         path = self._folder / "-".join([source, *map(str, scale.values())]) / name
         note = path.with_name(f"{name}.json")
         if not note.exists():
             original = None if name == ORIGINALS[source] else self.get(source, ORIGINALS[source])
-            _made_whole(path, lambda dest: self._make(source, name, original, dest))
+            _complete(path, lambda dest: self._make(source, name, original, dest))
             images = original.images if original else _count(path)
             note.write_text(json.dumps({"images": images, "n_bytes": _bytes_below(path)}), encoding="utf-8")
         return Store(path, **json.loads(note.read_text(encoding="utf-8")))
@@ -101,14 +101,14 @@ class Stores:
 
 
 def warm(store: Store) -> None:
-    """Read a store once, so that all that follow find it in memory."""
+    """Read a store once, so that it is in the page cache."""
     for path in _files_below(store.path):
         with path.open("rb") as file:
             while file.read(_CHUNK):
                 pass
 
 
-def _made_whole(path: Path, make: Callable[[Path], None]) -> None:
+def _complete(path: Path, make: Callable[[Path], None]) -> None:
     part = path.with_name(f"{path.name}.part")
     for old in (part, path):
         if old.is_dir():

@@ -7,24 +7,25 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks import chart
 from benchmarks._offload.product import SPARE_HOST, STRATEGIES
 from benchmarks._offload.run import HOST, WORKER, Measured
 from benchmarks.tables import NOTHING, Table, figures, times
 
 Round = Mapping[str, Measured]
 
-METHOD = (
-    "The host loads with one thread on one core. The offload worker (`headrace near --cpu-share`) has a share of the "
-    "other core; both see the same disk.",
-    "Every measurement is a process of its own. They follow each other in rounds; a ratio is taken within a round, "
-    "and the median of the rounds counts. Brackets give the lowest and highest round.",
-    "A strategy first loads for as long as it is measured later, so that it knows both rates. Batches that were "
-    "prepared before the measurement do not count.",
-    "Gain: the trainer takes no time, so the host is the bottleneck. `of the sum` compares with the rate of the host "
-    "alone plus that of the worker alone.",
-    "Saving: the trainer takes half as long again per batch as the host alone needs, so the speed is the trainer's "
-    "in both cases, and what changes is the CPU time of the host's process.",
-)
+METHOD = """\
+- The host loads with one thread on one core. The offload worker has a share of the other core; both see the same
+  disk.
+- Every measurement is a process of its own. They follow each other in rounds; a ratio is taken within a round, and
+  the median of the rounds counts. Brackets give the lowest and highest round.
+- A strategy first loads for as long as it is measured later, so that it knows both rates. Batches that were prepared
+  before the measurement do not count.
+- Gain: the trainer takes no time, so the host is the bottleneck. `of the sum` compares with the rate of the host
+  alone plus that of the worker alone.
+- Saving: the trainer takes half as long again per batch as the host alone needs, so the speed is the trainer's in
+  both cases, and what changes is the CPU time of the host's process.
+"""
 
 
 def batches_per_second(found: Measured) -> float:
@@ -115,3 +116,14 @@ def saving_table(document: Mapping[str, Any]) -> Table:
 def _spread(values: Sequence[float]) -> str:
     middle = f"{median(values):.2f}x"
     return middle if len(values) == 1 else f"{middle} ({min(values):.2f} to {max(values):.2f})"
+
+
+def gain_chart(document: Mapping[str, Any]) -> str:
+    """Images per second relative to the host alone, for each dataset and strategy."""
+    bars = []
+    for row in document["gain"]:
+        gain = median(row["gain"])
+        bars.append(chart.Bar(f"{row['source']}, {row['strategy']}", gain, f"{gain:.2f}x", row["strategy"] == "paced"))
+    return chart.svg(
+        "One host core with an offload worker", "images per second relative to the host alone; more is better", bars
+    )

@@ -4,91 +4,75 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks._plan.cells import Cell, Course, Recipe, measure, open_loader
+from benchmarks import machine
 from benchmarks._plan.environments import Environment, balanced_rate
-from benchmarks._plan.stores import Stores
+from benchmarks._plan.measure import Datasets, Rate, Recipe, Stream, measure, open_loader
 from headrace.planning import Calibration, plan
-from headrace.planning._turns import held_to
 
-DROP = 3.0
-SETTLED = 0.05
-BATCHES_GIVEN = 20
+_DROP = 3.0
+_ADAPTED = 0.05  # within this of the final rate
+_WINDOW = 10  # batches
+_BATCHES_GIVEN = 20  # to adapt, before the rate is measured
 
 
 def run(
-    stores: Stores,
+    datasets: Datasets,
     calibration: Calibration,
     recipe: Recipe,
     *,
-    disk_rate: float,
+    max_storage_rate: float,
     cores: int,
-    rounds: int,
+    repeats: int,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Measure the rate after the drop, batch by batch, beside that of a plan made for the new environment."""
-    before = Environment("balanced", balanced_rate(calibration, cores, disk_rate), cores, "none", 0.0)
-    after = replace(before, storage_rate=before.storage_rate / DROP)
+    """Measure the rate after the drop beside that of a plan made for the slower storage."""
+    before = Environment("balanced", balanced_rate(calibration, cores, max_storage_rate), cores, "none", 0.0)
+    after = replace(before, storage_rate=before.storage_rate / _DROP)
     two = plan(calibration, before.machine, renditions=2)
-    new = plan(calibration, after.machine, formats=[each.format for each in two.shares])
-    best = plan(calibration, after.machine)
-    log(f"two renditions: {', '.join(each.format for each in two.shares)}")
-    dataset, replanned, unconfined = stores.mixed(two), stores.mixed(new), stores.mixed(best)
-    earlier = later = goal = free = Cell()
-    settled: list[int] = []
-    for _ in range(rounds):
-        if not later.settled:
-            begun, ended, times = _epoch(dataset, recipe, before, after)
-            earlier, later = earlier + begun, later + ended
-            settled.append(_settled_after(times, recipe.batch_size, ended.rate))
-        if not goal.settled:
-            goal += measure(replanned, recipe, after)
-        if not free.settled:
-            free += measure(unconfined, recipe, after)
-        if later.settled and goal.settled and free.settled:
-            break
+    names = [each.format for each in two.shares]
+    log(f"{datasets.source.name}: two renditions, {' and '.join(names)}, {cores} cores")
+    dataset = datasets.mixed(two)
+    replanned = datasets.mixed(plan(calibration, after.machine, formats=names))
+    rates = {name: Rate() for name in ("before", "after", "replanned")}
+    batches = []
+    for _ in range(repeats):
+        fast, slow, seconds = _epoch(dataset, recipe, before, after)
+        rates["before"].repeats.append(fast)
+        rates["after"].repeats.append(slow)
+        rates["replanned"].repeats.append(measure(replanned, recipe, after))
+        batches.append(_adapted_after(seconds, recipe.batch_size, slow))
     return {
         "source_format": calibration.source_format,
-        "formats": [each.format for each in two.shares],
+        "formats": names,
         "cores": cores,
         "storage_rate": before.storage_rate,
         "storage_rate_after": after.storage_rate,
-        "rate_before": earlier.rate,
-        "rate_after": later.rate,
-        "rate_replanned": goal.rate,
-        "rate_replanned_all_formats": free.rate,
-        "rate_replanned_predicted": new.predicted.rate,
-        "ratio": later.rate / goal.rate,
-        "ratio_all_formats": later.rate / free.rate,
-        "settled_after_batches": statistics.median(settled) if settled else None,
-        "settled": [cell.settled for cell in (later, goal, free)],
+        **{f"rate_{name}": rate.value for name, rate in rates.items()},
+        "ratio": rates["after"].value / rates["replanned"].value,
+        "adapted_after_batches": statistics.median(batches),
     }
 
 
-def _epoch(dataset: Path, recipe: Recipe, before: Environment, after: Environment) -> tuple[Cell, Cell, list[float]]:
-    """The rate before storage changes, the rate from 20 batches after it on, and the seconds of those 20 and more."""
-    with held_to(before.cores), open_loader(dataset, recipe, before) as loader:
-        course = Course(loader, before)
-        course.settle()
-        begun = course.turn()
-        loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - for such as this
-        changed = len(course.times)
-        for _ in range(BATCHES_GIVEN):
-            course.batch()
-        return begun, course.turn(), course.times[changed:]
+def _epoch(dataset: Path, recipe: Recipe, before: Environment, after: Environment) -> tuple[float, float, list[float]]:
+    """Return the rates before and after the drop, and the seconds per batch since the drop."""
+    with machine.held_to(before.cores), open_loader(dataset, recipe, before) as loader:
+        stream = Stream(loader, before)
+        fast = stream.repeat()
+        loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - emulation, not for users
+        dropped = len(stream.seconds)
+        stream.take(_BATCHES_GIVEN)
+        return fast, stream.repeat(), stream.seconds[dropped:]
 
 
-def _rate(times: list[float], batch_size: int) -> float:
-    return batch_size * len(times) / sum(times)
-
-
-def _settled_after(times: list[float], batch_size: int, end: float, window: int = 10) -> int:
-    """Batches after the change until a window of them is within 5 % of the rate at the end."""
-    for number in range(len(times) - window):
-        if abs(_rate(times[number : number + window], batch_size) / end - 1) <= SETTLED:
-            return number
-    return len(times)
+def _adapted_after(seconds: Sequence[float], batch_size: int, final_rate: float) -> int:
+    """Return after how many batches a window of them is within 5 % of the final rate."""
+    for n in range(len(seconds) - _WINDOW):
+        rate = batch_size * _WINDOW / sum(seconds[n : n + _WINDOW])
+        if abs(rate / final_rate - 1) <= _ADAPTED:
+            return n
+    return len(seconds)

@@ -77,12 +77,12 @@ class KeptJpeg(RGBImageField):
         storage[:] = contents
 
 
-def prepare(source: Path, dest: Path, variant: str) -> None:
+def prepare(source: Path, dest: Path, variant: str, workers: int) -> None:
     """Store the images as `raw` pixels, or as the `jpg` files that they are."""
     keep = variant == "jpg"
     samples = Arrays(source) if (source / "images.npy").exists() else Folder(source, keep=keep)
     image = KeptJpeg() if keep else RGBImageField(write_mode="raw")
-    DatasetWriter(str(dest), {"image": image, "label": IntField()}, num_workers=1).from_indexed_dataset(samples)
+    DatasetWriter(str(dest), {"image": image, "label": IntField()}, num_workers=workers).from_indexed_dataset(samples)
 
 
 def decoder(job: protocol.Job) -> Operation:

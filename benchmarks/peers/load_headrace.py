@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headrace over a dataset of its own: threads of this process, antialiased bilinear.
+"""Headrace over a dataset of its own: threads in this process, antialiased bilinear resize.
 
 The variant `dataloader` puts the dataset into PyTorch's DataLoader.
 """

@@ -19,10 +19,10 @@ def read(sample: tuple[str, int]) -> dict[str, Any]:
     return {"image": Path(path).read_bytes(), "label": label}
 
 
-def prepare(source: Path, dest: Path, _: str) -> None:
+def prepare(source: Path, dest: Path, _variant: str, workers: int) -> None:
     files, labels = protocol.files_of(source)
     inputs = list(zip(files, labels, strict=True))
-    litdata.optimize(fn=read, inputs=inputs, output_dir=str(dest), chunk_bytes="64MB", num_workers=2)
+    litdata.optimize(fn=read, inputs=inputs, output_dir=str(dest), chunk_bytes="64MB", num_workers=workers)
 
 
 class Dataset(litdata.StreamingDataset):

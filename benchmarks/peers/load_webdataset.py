@@ -16,7 +16,7 @@ import webdataset
 SHARDS = 8
 
 
-def prepare(source: Path, dest: Path, _: str) -> None:
+def prepare(source: Path, dest: Path, _variant: str, _workers: int) -> None:
     """Store the images in shards, in an order of their own: WebDataset shuffles only within a window."""
     files, labels = protocol.files_of(source)
     dest.mkdir()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all peers' programs share: their arguments, the measuring, and the line of JSON that they print.
+"""What all peers' programs share: arguments, measurement, and the line of JSON that they print.
 
-A program gives a generator that makes its loader of a `Job` and yields the epochs, each an iterable of batches. What it
-does before the first and after the last is timed too, imports are not. Needs NumPy and nothing else: every peer has
-an environment of its own.
+A program passes a generator that creates its loader from a `Job` and yields the epochs, each an iterable of batches.
+What it does before the first and after the last is timed too; imports are not. Needs nothing but NumPy: every peer has
+its own environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STD = (0.229, 0.224, 0.225)
 CROPS = ("random-resized", "random", "center")
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_STRIDE = 16  # one pixel of 256 is looked at: enough to see that the images are right, too little to be felt
+_STRIDE = 16  # one pixel in 256 is checked: enough to see that the images are right, at no noticeable cost
 
 Batches = Iterable[tuple[Any, Any]]
 Load = Callable[["Job"], Iterable[Batches]]
@@ -35,20 +35,20 @@ Load = Callable[["Job"], Iterable[Batches]]
 
 @dataclass(frozen=True)
 class Job:
-    """What a loader has to do: float32 CHW, normalised with ImageNet's mean and std, shuffled anew each epoch."""
+    """What a loader has to do: float32 CHW, normalized with ImageNet's mean and std, shuffled again each epoch."""
 
-    data: Path  # the images, stored as this peer has them
+    data: Path  # the images, as this peer stores them
     crop: str  # one of CROPS
     size: int  # of the crop, after it is resized
     batch_size: int
     workers: int
     epochs: int
     seed: int
-    variant: str  # a way of doing it that this peer has; "" is its usual one
+    variant: str  # which of the peer's ways to do it; "" is its default
 
 
 def files_of(folder: Path) -> tuple[list[str], list[int]]:
-    """The images of class folders and their labels, as `ImageFolder` numbers them."""
+    """Return the images in class folders and their labels, numbered as `ImageFolder` does."""
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir())
     found = [(str(path), label) for label, name in enumerate(classes) for path in sorted((folder / name).iterdir())]
     return [path for path, _ in found], [label for _, label in found]
@@ -58,9 +58,9 @@ def main(
     load: Load,
     *,
     libraries: Iterable[str],
-    prepare: Callable[[Path, Path, str], None] | None = None,
+    prepare: Callable[[Path, Path, str, int], None] | None = None,
 ) -> None:
-    """Run what the command line asks for: `run …` measures and prints, `prepare FOLDER DEST` stores the images."""
+    """Run the command line: `run …` measures a loader, `prepare FOLDER DEST` stores the images; both print JSON."""
     parser = argparse.ArgumentParser(description="A loader, measured; benchmarks/loaders.py starts it.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run")
@@ -74,16 +74,20 @@ def main(
         preparing.add_argument("source", type=Path)
         preparing.add_argument("dest", type=Path)
         preparing.add_argument("--variant", default="")
+        preparing.add_argument("--workers", type=int, default=1)
     arguments = vars(parser.parse_args())
     verb = arguments.pop("verb")
     if verb == "prepare" and prepare is not None:
-        prepare(arguments["source"], arguments["dest"], arguments["variant"])
+        watch = _Watch()
+        prepare(arguments["source"], arguments["dest"], arguments["variant"], arguments["workers"])
+        found = {"seconds": watch.seconds(), "cpu_seconds": watch.cpu_seconds(), "peak_mb": _peak_mb()}
     else:
-        print(json.dumps(measure(load, Job(**arguments)) | {"libraries": _versions(libraries)}), flush=True)
+        found = measure(load, Job(**arguments))
+    print(json.dumps(found | {"libraries": _versions(libraries)}), flush=True)
 
 
 def measure(load: Load, job: Job) -> dict[str, Any]:
-    """Make the loader, take every batch of every epoch, close it."""
+    """Create the loader, take every batch of every epoch, close it."""
     watch, look = _Watch(), _Look()
     epochs = list(_take(load, job, watch, look))
     return {
@@ -96,7 +100,7 @@ def measure(load: Load, job: Job) -> dict[str, Any]:
 
 
 def _take(load: Load, job: Job, watch: _Watch, look: _Look) -> Iterator[dict[str, Any]]:
-    """What had been spent at the end of each epoch. Nothing refers to the loader afterwards: some close by that."""
+    """Yield the totals at the end of each epoch. Keep no reference to the loader: some close when it is dropped."""
     for epoch in load(job):
         first_batch = None
         for images, labels in epoch:
@@ -111,7 +115,7 @@ def _take(load: Load, job: Job, watch: _Watch, look: _Look) -> Iterator[dict[str
 
 
 class _Watch:
-    """The clock, and the CPU time of this process and all below it, since it was made."""
+    """Wall-clock and CPU time of this process and its descendants, since it was created."""
 
     def __init__(self) -> None:
         self._cpu = _cpu_seconds()
@@ -125,7 +129,7 @@ class _Watch:
 
 
 class _Look:
-    """What was seen of the batches: so that no peer can be fast at something else."""
+    """A check of the batches, so that every peer does the same work."""
 
     def __init__(self) -> None:
         self.images = 0
@@ -157,7 +161,7 @@ class _Look:
 
 
 def _cpu_seconds() -> float:
-    """User and system time of this process, of its children that have ended, and of all that still run below it."""
+    """User and system time of this process, its ended children, and its running descendants."""
     ended = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in ended) + sum(_cpu_below(os.getpid()))
 
@@ -168,7 +172,7 @@ def _cpu_below(pid: int) -> Iterator[float]:
             # After the name, which may hold anything: state, parent, … utime, stime, cutime, cstime as 12th to 15th.
             fields = Path(f"/proc/{child}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         except OSError:
-            continue  # it has just ended
+            continue  # it has just exited
         yield sum(int(ticks) for ticks in fields[11:15]) / _TICKS
         yield from _cpu_below(child)
 
@@ -181,6 +185,10 @@ def _children(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def _peak_mb() -> float:
+    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
 
 
 def _versions(libraries: Iterable[str]) -> dict[str, str]:
