@@ -209,13 +209,15 @@ def decode_chart(measured: Mapping[str, Any]) -> str:
         chart.Bar(
             codec["label"],
             found["decode_mps"],
-            f"{figures(found['decode_mps'])}, {share(found['ratios']['n_bytes'])} of PNG",
+            f"{figures(found['decode_mps'])}; size {share(found['ratios']['n_bytes'])}",
             codec["name"] in HEADRACE,
         )
         for codec, found in totals
     ]
     return chart.svg(
-        f"Decoding {measured['name']} on one core", "megapixels per second; more is better; then the size", bars
+        f"Decoding {measured['name']} on one core",
+        "megapixels per second (more is better), and the size relative to PNG",
+        bars,
     )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from benchmarks.machine import ROOT
 
+PROGRAMS = ROOT / "benchmarks" / "peers"
+
 # glibc then keeps freed buffers of this size for the next image instead of returning them to the kernel.
 RAISED_THRESHOLDS = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
@@ -135,4 +137,4 @@ class Environments:
     def command(self, program: str, arguments: Sequence[str]) -> list[str]:
         """Return the command line that runs a peer's program in its environment."""
         python = sys.executable if program == "headrace" else str(self._folder / program / "bin" / "python")
-        return [python, str(ROOT / "benchmarks" / "peers" / f"load_{program}.py"), *arguments]
+        return [python, str(PROGRAMS / f"load_{program}.py"), *arguments]

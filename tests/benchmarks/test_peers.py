@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers' programs measure what they say, draw crops that lie inside the image, and are all there."""
+"""The peers' programs measure what they say and draw crops inside the image; none is missing."""
 
 import importlib
 import json
@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks._loaders.cases import CONTENDERS
-from benchmarks._loaders.peers import PROGRAMS, Environments
+from benchmarks._loaders.cases import CONTENDERS, PROGRAMS, Environments
 
 import headrace
 
@@ -91,7 +90,7 @@ def test_plain_crops_have_their_size_and_the_centre_is_the_centre():
     assert pictures.box("center", 56, 64, 64, rng) == (4, 4, 60, 60)
 
 
-def test_pillows_step_normalises_to_chw():
+def test_pillows_step_normalizes_to_chw():
     image = np.zeros((64, 64, 3), np.uint8)
     image[..., 0] = 255
     normalised = pictures.normalise(image)
@@ -124,7 +123,7 @@ def assert_twice_all(found):
     assert found["mean_label"] == pytest.approx(19 / 20)
 
 
-def test_our_loader_gives_each_image_once_an_epoch(dataset, monkeypatch):
+def test_our_loader_returns_each_image_once_per_epoch(dataset, monkeypatch):
     monkeypatch.syspath_prepend(PROGRAMS)
     ours = importlib.import_module("load_headrace")
     job = replace(JOB, data=dataset, crop="random-resized", size=16, batch_size=8)

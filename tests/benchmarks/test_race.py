@@ -94,7 +94,7 @@ def test_a_peer_that_is_not_lossless_is_named_and_not_timed():
 
     assert failed == ["memcpy"]
     assert "memcpy" not in [row.codec for row in rows]
-    assert "raw (memcpy) did not give back the pixels of slope.png." in report.set_table(document).notes
+    assert "raw (memcpy) did not return the pixels of slope.png." in report.set_table(document).notes
 
 
 def test_no_speed_is_reported_when_headrace_is_not_lossless():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results survive the disk, and a measurement stands on a line of its own."""
+"""Results are read back as written, one measurement per line."""
 
 import json
 
@@ -27,10 +27,10 @@ def test_a_row_stands_on_one_line():
 def test_another_file_is_refused(tmp_path):
     (tmp_path / "other.json").write_text("[]")
 
-    with pytest.raises(ValueError, match=r"other\.json is no result of a benchmark"):
+    with pytest.raises(ValueError, match=r"other\.json must be the result of a benchmark"):
         results.read(tmp_path / "other.json")
 
 
 def test_missing_results_are_an_error_that_says_how_to_make_them(tmp_path):
-    with pytest.raises(ValueError, match=r"no results in .*codec.json: `python benchmarks/codec.py"):
+    with pytest.raises(ValueError, match=r"codec\.json does not exist; `python benchmarks/codec\.py"):
         results.read(tmp_path / "codec.json")

@@ -16,7 +16,7 @@ TABLE = Table(
 )
 
 
-def test_markdown_has_a_line_a_row_and_bold_where_asked():
+def test_markdown_has_a_line_per_row_and_bold_where_asked():
     assert TABLE.markdown().splitlines() == [
         "| codec | of PNG | x PNG |",
         "|---|---:|---:|",
@@ -27,7 +27,7 @@ def test_markdown_has_a_line_a_row_and_bold_where_asked():
     ]
 
 
-def test_terminal_shows_every_cell_and_note():
+def test_terminal_shows_every_entry_and_note():
     stream = io.StringIO()
     Console(file=stream, width=80).print(TABLE.rich())
 
@@ -35,7 +35,7 @@ def test_terminal_shows_every_cell_and_note():
         assert text in stream.getvalue()
 
 
-def test_square_brackets_in_a_cell_are_not_taken_for_markup():
+def test_square_brackets_are_not_taken_for_markup():
     stream = io.StringIO()
     Console(file=stream, width=80).print(Table(columns=("a", "b"), rows=[("[red]", "1")]).rich())
 
@@ -43,7 +43,7 @@ def test_square_brackets_in_a_cell_are_not_taken_for_markup():
 
 
 def test_a_row_of_another_length_is_refused():
-    with pytest.raises(ValueError, match="has 1 cells, the table has 2 columns"):
+    with pytest.raises(ValueError, match="must have 2 entries, one per column"):
         Table(columns=("a", "b"), rows=[("lonely",)])
 
 
