@@ -64,17 +64,17 @@ format: setup  ## Format Python and C++, and mend what ruff can
 stub: setup  ## Take over the generated stub of the extension
 	cp $(BUILD)/_core.pyi src/headrace/_core.pyi
 
-bench: setup  ## Measure the codec beside its peers; ARGS are folders of images
+bench: setup  ## Compare the codec with its peers; ARGS are folders of images and options
 	$(BIN)/python benchmarks/codec.py $(ARGS)
 
-peers: setup $(VENV)/.torch $(PEERS)  ## Give each loader that we compare with an environment under build/peers
+peers: setup $(VENV)/.torch $(PEERS)  ## Install each loader that the benchmarks compare with, under build/peers
 	@cd build/peers && echo "installed:" $$(ls -d */.installed | cut -d/ -f1)
 
-# A peer that cannot be installed is named and left out; the next `make peers` tries again.
+# A peer that cannot be installed is named and omitted; the next `make peers` tries again.
 build/peers/%/.installed: benchmarks/peers/%.txt
 	@mkdir -p $(@D) && echo "installing $*; see build/peers/$*.log"
 	@{ $(PYTHON) -m venv --clear $(@D) && $(@D)/bin/python -m pip install --requirement $<; } >build/peers/$*.log 2>&1 \
-	  && touch $@ || echo "left out $*: $$(grep -iE 'error|could not' build/peers/$*.log | tail -1)"
+	  && touch $@ || echo "not installed: $*: $$(grep -iE 'error|could not' build/peers/$*.log | tail -1)"
 
 # PyTorch is no dependency; what needs it here takes the version that the benchmarks compare with.
 $(VENV)/.torch: pyproject.toml | $(VENV)/.packages

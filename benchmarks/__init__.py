@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of Headrace beside its peers, and the tables that are rendered from them."""
+"""Measurements of Headrace and its peers, and the pages that are rendered from them."""

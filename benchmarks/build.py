@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure how fast datasets are built: `python benchmarks/build.py [FOLDER]`, `--help` for more.
 
-Headrace's formats stand beside the bare decoding and encoding, which is the bound, and beside the writers of FFCV,
-LitData and WebDataset where `make peers` has installed them. docs/benchmarks/build.md says more.
+Headrace's formats are compared with bare decoding and encoding, which is the bound, and with the writers of FFCV,
+LitData and WebDataset if `make peers` has installed them. docs/benchmarks/build.md says more.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(
     only: Annotated[str, typer.Option(help="Only writers with this in their name.")] = "",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,
 ) -> None:
-    """Measure how fast datasets are built, beside the bound and beside other writers."""
+    """Measure how fast datasets are built, and compare with the bound and with other writers."""
     words = ["python benchmarks/build.py", *([folder.resolve().name] if folder else [])]
     words += [f"--images {images}", *([f"--only {only}"] if only else [])]
     document = results.frame("build", " ".join(words), ("numpy", "pillow", "imagecodecs", "pyarrow"))

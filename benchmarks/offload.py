@@ -3,8 +3,8 @@
 
 The host loads with one thread on one core; the offload worker has a share of another core. Two questions:
 
-- gain: how many images per second, where the host is the bottleneck, beside the host alone and the worker alone;
-- saving: how much of its CPU the host saves, where the trainer is slower than the host alone.
+- gain: where the host is the bottleneck, how many images per second, compared with the host and the worker alone;
+- saving: where the trainer is slower than the host alone, how much CPU time the host saves.
 
 Every measurement is a process of its own. They follow each other in rounds, and ratios are taken within a round, so
 that other load on the machine affects both sides of a ratio; the median of the rounds counts.

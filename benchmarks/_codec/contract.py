@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a codec is to the benchmark, and the names of those that matter more than the others.
+"""What the benchmark needs of a codec, and the names of the reference and of our own.
 
 `encoder` and `decoder` do what may be done once (wrap the array, choose options) and return a call without arguments:
 only that call is timed. A decoder writes into the array that it is given where its library can, so that no codec pays
@@ -19,7 +19,7 @@ Mode = Literal["fast", "dense"]
 
 HEADRACE: Final[tuple[Mode, ...]] = ("fast", "dense")
 REFERENCE: Final = "png"  # Pillow's
-SECOND_REFERENCE: Final = "png-imagecodecs"  # where Pillow cannot hold the image
+SECOND_REFERENCE: Final = "png-imagecodecs"  # where Pillow cannot store the image
 
 Encode = Callable[[], bytes]
 Decode = Callable[[], Any]  # returns the pixels, or something that numpy.asarray turns into them
@@ -27,7 +27,7 @@ Decode = Callable[[], Any]  # returns the pixels, or something that numpy.asarra
 
 @dataclass(frozen=True)
 class Codec:
-    """One way to store an image, and what it can hold."""
+    """One way to store an image, and which images it can store."""
 
     name: str
     label: str
@@ -35,4 +35,4 @@ class Codec:
     encoder: Callable[[Pixels], Encode]
     decoder: Callable[[bytes, Pixels], Decode]
     lossless: bool = True
-    encodes: bool = True  # False: a decoder only, fed with Pillow's file
+    encodes: bool = True  # False: only decodes, from Pillow's file

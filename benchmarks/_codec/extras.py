@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two questions about Headrace alone: what a region costs beside the whole image, and what a second thread brings."""
+"""Two measurements of Headrace alone: the cost of a region, and the speed-up by a second thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import headrace
 from benchmarks import machine
 from benchmarks._codec.contract import HEADRACE
 from benchmarks._codec.race import NotLossless
-from benchmarks._codec.timing import Contender, Effort, take_turns
+from benchmarks._codec.timing import Contender, Effort, interleave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ Region = tuple[int, int, int, int]
 
 
 def regions(images: Iterable[tuple[str, Pixels]], effort: Effort) -> list[dict[str, Any]]:
-    """CPU time of random 256x256 regions as a share of the full decode, for each image that has room for one."""
+    """Measure random 256x256 regions as a share of the full decode, for each image that is large enough."""
     chance = np.random.default_rng(_SEED)
     rows: list[dict[str, Any]] = []
     for name, pixels in images:
@@ -42,7 +42,7 @@ def regions(images: Iterable[tuple[str, Pixels]], effort: Effort) -> list[dict[s
             file = headrace.encode(pixels, mode=mode)
             whole = Contender(partial(headrace.decode, file, out=np.empty_like(pixels)), effort)
             parts = Contender(_decode_each(name, pixels, file, places), effort)
-            take_turns([whole, parts])
+            interleave([whole, parts])
             rows.append(
                 {
                     "image": name,
@@ -58,14 +58,14 @@ def regions(images: Iterable[tuple[str, Pixels]], effort: Effort) -> list[dict[s
 
 
 def _decode_each(name: str, pixels: Pixels, file: bytes, places: list[Region]) -> Callable[[], None]:
-    """A call that decodes one region after the other, so that none finds its own bytes still in the cache."""
+    """Return a call that decodes all regions in order, so that none finds its own bytes still in the cache."""
     out = np.empty((REGION_SIDE, REGION_SIDE, *pixels.shape[2:]), pixels.dtype)
     for place in places:
         top, left, height, width = place
         if not np.array_equal(
             headrace.decode(file, region=place, out=out), pixels[top : top + height, left : left + width]
         ):
-            raise NotLossless(f"region {place} of {name} does not give back its pixels")
+            raise NotLossless(f"region {place} of {name} must have the pixels of the image; it has others")
 
     def decode_each() -> None:
         for place in places:
@@ -75,7 +75,7 @@ def _decode_each(name: str, pixels: Pixels, file: bytes, places: list[Region]) -
 
 
 def threads(images: Iterable[tuple[str, Pixels]], effort: Effort, cores: list[int]) -> list[dict[str, Any]]:
-    """Wall-clock time of a full decode with two threads beside one, with the process let loose on all `cores`."""
+    """Measure the wall-clock time of a full decode with one thread and with two, on all `cores`."""
     pinned = machine.usable_cores()
     machine.pin(cores)
     rows: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ def threads(images: Iterable[tuple[str, Pixels]], effort: Effort, cores: list[in
                     Contender(partial(headrace.decode, file, out=out, threads=n), effort, time.perf_counter)
                     for n in (1, 2)
                 )
-                take_turns([one, two])
+                interleave([one, two])
                 rows.append(
                     {
                         "image": name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images that are measured: which files make a set, and how each becomes the array that all codecs are given."""
+"""The images that are measured: which files make a set, and how each becomes an array."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class ImageSet:
 def folder_set(folder: Path) -> ImageSet:
     """All images below `folder`, by name."""
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: name one that holds images ({_suffix_list()})")
+        raise ValueError(f"{folder} must be a folder of images ({_suffix_list()}); it is not a folder")
     files = tuple(sorted(file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file()))
     if not files:
-        raise ValueError(f"{folder} holds no image ({_suffix_list()})")
+        raise ValueError(f"{folder} must hold images ({_suffix_list()}); found none")
     return ImageSet(folder.resolve().name, folder, files)
 
 
@@ -80,7 +80,7 @@ def bundled_sets() -> list[ImageSet]:
     """The photographs inside the installed scikit-image: colour, and gray."""
     spec = importlib.util.find_spec("skimage")
     if spec is None or not spec.submodule_search_locations:
-        raise ValueError("scikit-image is not installed: `pip install scikit-image`, or name a folder of images")
+        raise ValueError("name a folder of images, or `pip install scikit-image`, whose photographs are the default")
     root = Path(spec.submodule_search_locations[0]) / "data"
     sets = []
     for name, members in _BUNDLED.items():
@@ -88,7 +88,7 @@ def bundled_sets() -> list[ImageSet]:
         if files:
             sets.append(ImageSet(name, root, files))
     if not sets:
-        raise ValueError(f"the installed scikit-image holds none of its usual photographs in {root}: name a folder")
+        raise ValueError(f"scikit-image must have its photographs in {root}; found none: name a folder of images")
     return sets
 
 
@@ -98,7 +98,7 @@ def load(file: Path) -> Pixels:
     if suffix == ".npy":
         pixels = np.load(file, allow_pickle=False)
     elif suffix in {".tif", ".tiff"} or _is_deep_colour_png(file):
-        # Pillow would round 16-bit colour down to 8 bit without a word.
+        # Pillow would silently round 16-bit colour down to 8 bit.
         imagecodecs = importlib.import_module("imagecodecs")
         encoded = file.read_bytes()
         pixels = imagecodecs.png_decode(encoded) if suffix == ".png" else imagecodecs.tiff_decode(encoded)
@@ -107,12 +107,12 @@ def load(file: Path) -> Pixels:
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
     if pixels.ndim not in (2, 3) or pixels.dtype not in (np.uint8, np.uint16, np.int16):
-        raise ValueError(f"{file} holds {pixels.dtype} of shape {pixels.shape}, not an image of 8 or 16 bit")
+        raise ValueError(f"{file} must be an image of 8 or 16 bit; got {pixels.dtype} of shape {pixels.shape}")
     return np.ascontiguousarray(pixels)
 
 
 def channels(pixels: Pixels) -> int:
-    """The number of samples a pixel has."""
+    """Return the number of channels."""
     return 1 if pixels.ndim == 2 else int(pixels.shape[2])
 
 
@@ -134,7 +134,7 @@ def _load_with_pillow(file: Path) -> Pixels:
 
 
 def _is_deep_colour_png(file: Path) -> bool:
-    """Whether IHDR says 16 bit a sample and more than one channel."""
+    """Return whether IHDR has 16 bits per sample and more than one channel."""
     if file.suffix.lower() != ".png":
         return False
     with file.open("rb") as stream:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-Kinds = Mapping[str, AbstractSet[int]]  # dtype to the numbers of channels that a codec can hold
+Kinds = Mapping[str, AbstractSet[int]]  # dtype to the numbers of channels that a codec can store
 
 _NO_OPTIONS: Mapping[str, Any] = {}
 _WEBP_MAX_SIDE = 16383
@@ -35,7 +35,7 @@ def available() -> tuple[list[Codec], list[str]]:
         try:
             found += make(importlib.import_module(library))
         except ImportError:
-            notes.append(f"{library} is not installed: its codecs are left out (`pip install {library}`)")
+            notes.append(f"{library} is not installed, so its codecs are omitted (`pip install {library}`)")
     return [*found, _memcpy(), *(_headrace(mode) for mode in HEADRACE)], notes
 
 
@@ -44,13 +44,13 @@ def choose(codecs: list[Codec], only: list[str]) -> list[Codec]:
     known = [codec.name for codec in codecs]
     unknown = [name for name in only if name not in known]
     if unknown:
-        raise ValueError(f"no codec is called {', '.join(unknown)}: choose from {', '.join(known)}")
+        raise ValueError(f"--only must be from {', '.join(known)}; got {', '.join(unknown)}")
     wanted = {*only, REFERENCE, SECOND_REFERENCE} if only else set(known)
     return [codec for codec in codecs if codec.name in wanted]
 
 
 def reference_for(pixels: Pixels, codecs: list[Codec]) -> str | None:
-    """The codec that ratios are taken to: Pillow's PNG, else imagecodecs', else none (multi-band, int16)."""
+    """Return the codec that ratios compare with: Pillow's PNG, else imagecodecs', else none (multi-band, int16)."""
     by_name = {codec.name: codec for codec in codecs}
     for name in (REFERENCE, SECOND_REFERENCE):
         if name in by_name and by_name[name].holds(pixels):
@@ -96,7 +96,7 @@ def _pyspng(pyspng: ModuleType) -> list[Codec]:
 
 
 def _imagecodecs(library: ModuleType) -> list[Codec]:
-    """The codecs of the imagecodecs package; those that its build lacks are left out."""
+    """The codecs of the imagecodecs package; those that its build lacks are omitted."""
     many = set(range(1, 65))
     png = {"uint8": {1, 2, 3, 4}, "uint16": {1, 2, 3, 4}}
     jxl = {"uint8": many, "uint16": many}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All codecs on one image: first the proof that each gives back the pixels, then its bytes and its times.
+"""All codecs on one image: first a check that each returns the pixels, then its bytes and times.
 
-No speed without proof: every lossless codec decodes into a poisoned buffer and the pixels are compared before
-anything is timed. A peer that fails is left out and named; if it is Headrace that fails, there is nothing to report.
+Every lossless codec decodes into a buffer of other bytes, and the pixels are compared before anything is timed. A peer
+that fails is excluded and named; if Headrace fails, nothing is reported.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import numpy as np
 
 from benchmarks._codec.contract import HEADRACE, REFERENCE, SECOND_REFERENCE, Codec
 from benchmarks._codec.images import Pixels, n_pixels
-from benchmarks._codec.timing import Contender, Effort, take_turns
+from benchmarks._codec.timing import Contender, Effort, interleave
 from benchmarks._codec.totals import Row
 
 _POISON = 0xCD
 
 
 class NotLossless(Exception):
-    """Headrace gave back other pixels than it was given."""
+    """Headrace did not return the pixels that it was given."""
 
 
 def verified(codec: Codec, pixels: Pixels, encoded: bytes) -> bool:
-    """Whether `encoded` decodes to exactly `pixels`."""
+    """Return whether `encoded` decodes to exactly `pixels`."""
     out = np.empty_like(pixels)
     out.view(np.uint8)[...] = _POISON
     decoded = np.asarray(codec.decoder(encoded, out)())
@@ -34,7 +34,7 @@ def verified(codec: Codec, pixels: Pixels, encoded: bytes) -> bool:
 
 
 def race(name: str, pixels: Pixels, codecs: list[Codec], effort: Effort) -> tuple[list[Row], list[str]]:
-    """Measure every codec that can hold the image; returns the rows, and the names of peers that were not lossless."""
+    """Measure every codec that can store the image; return the rows, and the peers that were not lossless."""
     encoded: dict[str, bytes] = {}
     decoding: dict[str, Contender] = {}
     encoding: dict[str, Contender] = {}
@@ -46,7 +46,9 @@ def race(name: str, pixels: Pixels, codecs: list[Codec], effort: Effort) -> tupl
         file = bytes(encode())
         if codec.lossless and not verified(codec, pixels, file):
             if codec.name in HEADRACE:
-                raise NotLossless(f"{codec.label} does not give back the pixels of {name}: no speed is worth printing")
+                raise NotLossless(
+                    f"{codec.label} must return the pixels of {name}; it returned others, so no speed is reported"
+                )
             failed.append(codec.name)
             continue
         encoded[codec.name] = file
@@ -54,7 +56,7 @@ def race(name: str, pixels: Pixels, codecs: list[Codec], effort: Effort) -> tupl
         if codec.encodes:
             encoding[codec.name] = _encode_contender(codec, pixels, effort)
 
-    take_turns([*decoding.values(), *encoding.values()])
+    interleave([*decoding.values(), *encoding.values()])
     rows = [
         Row(
             image=name,
@@ -72,7 +74,7 @@ def race(name: str, pixels: Pixels, codecs: list[Codec], effort: Effort) -> tupl
 
 def _encode_contender(codec: Codec, pixels: Pixels, effort: Effort) -> Contender:
     contender = Contender(codec.encoder(pixels), effort)
-    # Best of fewer rounds flatters nobody but the others, so the two sides of every ratio of ours get all rounds.
+    # Fewer rounds give a worse best time, so the two sides of every ratio of ours get all rounds.
     if contender.probed > effort.slow_seconds and codec.name not in (REFERENCE, SECOND_REFERENCE, *HEADRACE):
         contender.rounds = min(contender.rounds, effort.slow_rounds)
     return contender

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Best-of-n timing of calls that take turns, so that a slow moment of the machine falls on all of them alike."""
+"""Best-of-n timing of interleaved calls, so that other load on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much time is spent on a figure."""
+    """How often a call is timed."""
 
     rounds: int = 7
     span_seconds: float = 0.002  # a call is repeated until a timed span is about this long
@@ -24,10 +24,10 @@ class Effort:
 
 
 class Contender:
-    """A call and the best time that it has shown, in seconds a call."""
+    """A call and its best time so far, in seconds per call."""
 
     def __init__(self, call: Callable[[], Any], effort: Effort, clock: Clock = time.process_time) -> None:
-        """Probe the call, which also warms its buffers, to learn how often it must be repeated within a span."""
+        """Time the call once or twice, which also warms its buffers, to choose its repeats per span."""
         self._call = call
         self._clock = clock
         self.rounds = effort.rounds
@@ -49,7 +49,7 @@ class Contender:
         return (clock() - start) / repeats
 
 
-def take_turns(contenders: Sequence[Contender]) -> None:
+def interleave(contenders: Sequence[Contender]) -> None:
     """Run every contender for its number of rounds, one round of each at a time, without garbage collection."""
     was_enabled = gc.isenabled()
     gc.collect()

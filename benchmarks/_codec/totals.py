@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic on measurements: what one codec did with one image, and what that makes over a set. Pure.
+"""Sums and ratios of measurements: one codec on one image, and one codec over a set. Pure.
 
-Bytes and times are summed over the set before a ratio is taken, so that a large image weighs more than a small one;
-the mean of the images' own ratios stands beside it.
+Ratios compare sums: a large image counts more than a small one. The mean of the ratios of single images is kept too.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ratios:
-    """Against the reference: share of its bytes, multiples of its speeds. None where there is nothing to compare."""
+    """Bytes and speeds relative to the reference; None where there is nothing to compare."""
 
     n_bytes: float | None = None
     decode: float | None = None
@@ -46,10 +45,10 @@ class Total:
     codec: str
     images: int
     n_bytes: int
-    decode_mps: float  # megapixels a second
+    decode_mps: float  # megapixels per second
     encode_mps: float | None
     ratios: Ratios  # of the sums
-    mean_ratios: Ratios  # mean of the images' own
+    mean_ratios: Ratios  # mean of the ratios of single images
 
 
 def ratios(row: Row, reference: Row | None) -> Ratios:
@@ -66,11 +65,11 @@ def total(rows: Sequence[Row], references: Mapping[str, Row | None]) -> Total:
     """Sum up one codec's rows; `references` maps an image's name to the reference's row on it."""
     codecs = {row.codec for row in rows}
     if len(codecs) != 1:
-        raise ValueError(f"a total is of one codec's rows, these are of {sorted(codecs)}")
+        raise ValueError(f"rows must be of one codec; got {sorted(codecs)}")
     whole = _sum(codecs.pop(), rows)
     compared = [(row, reference) for row in rows if (reference := references[row.image]) is not None]
     of_sums, of_means = Ratios(), Ratios()
-    # A set that is comparable only in part gets no ratio: it would be of other images than the row's bytes.
+    # No ratio if only part of a set is comparable: its bytes would be of other images.
     if len(compared) == len(rows):
         of_sums = ratios(whole, _sum("reference", [reference for _, reference in compared]))
         each = [ratios(row, reference) for row, reference in compared]

@@ -139,15 +139,11 @@ def ready_before(begun: Counts, ended: Counts) -> int:
 
 def _worker_alone(loader: headrace.Loader, seconds: float) -> Measured:
     """Take no batches and count those that the worker prepares, from one change of its counter to another."""
-    begun = _wait_for_worker(loader, counts(loader).prepared + 1)
+    begun = ended = _wait_for_worker(loader, counts(loader).prepared + 1)
     first = last = counts(loader).prepared
-    ended = begun
-    while time.perf_counter() - begun < seconds:
-        time.sleep(0.005)
-        if (now := counts(loader).prepared) != last:
-            last, ended = now, time.perf_counter()
-    if last == first:
-        raise RuntimeError(f"the offload worker prepared no batch within {seconds} s: give it a larger share of a core")
+    while ended - begun < seconds:
+        ended = _wait_for_worker(loader, last + 1)
+        last = counts(loader).prepared
     return Measured(ended - begun, last - first, last - first)
 
 

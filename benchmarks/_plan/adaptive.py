@@ -30,7 +30,7 @@ def run(
     repeats: int,
     log: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Measure the rate after the drop beside that of a plan made for the slower storage."""
+    """Compare the rate after the drop with that of a plan made for the slower storage."""
     before = Environment("balanced", balanced_rate(calibration, cores, max_storage_rate), cores, "none", 0.0)
     after = replace(before, storage_rate=before.storage_rate / _DROP)
     two = plan(calibration, before.machine, renditions=2)

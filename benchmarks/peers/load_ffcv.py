@@ -68,7 +68,7 @@ class Arrays:
 
 
 class KeptJpeg(RGBImageField):
-    """FFCV's own field encodes every JPEG anew; this one stores the file's bytes, so that all peers decode the same."""
+    """FFCV's own field encodes every JPEG again; this one stores the file's bytes, so all peers decode the same."""
 
     def encode(self, destination: Any, contents: npt.NDArray[np.uint8], malloc: Any) -> None:
         destination["mode"] = IMAGE_MODES["jpg"]

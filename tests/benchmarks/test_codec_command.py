@@ -62,8 +62,8 @@ def test_only_measures_what_is_named(root, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing"], "missing is not a folder"),
-        (["--only", "djvu"], "no codec is called djvu"),
+        (["missing"], "missing must be a folder of images"),
+        (["--only", "djvu"], "got djvu"),
         (["--target", "abacus"], "abacus"),
     ],
 )

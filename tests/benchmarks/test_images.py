@@ -19,9 +19,9 @@ def test_a_folder_is_searched_in_depth_and_by_name(tmp_path):
 
 
 def test_an_empty_or_missing_folder_is_an_error_that_says_what_to_name(tmp_path):
-    with pytest.raises(ValueError, match="holds no image"):
+    with pytest.raises(ValueError, match=r"must hold images .*; found none"):
         folder_set(tmp_path)
-    with pytest.raises(ValueError, match="is not a folder"):
+    with pytest.raises(ValueError, match="must be a folder of images"):
         folder_set(tmp_path / "missing")
 
 
@@ -64,7 +64,7 @@ def test_arrays_are_images_too_but_not_of_floats(tmp_path):
     np.save(tmp_path / "floats.npy", bands.astype(float))
 
     assert np.array_equal(load(tmp_path / "bands.npy"), bands)
-    with pytest.raises(ValueError, match=r"floats.npy holds float64"):
+    with pytest.raises(ValueError, match=r"floats.npy must be an image of 8 or 16 bit; got float64"):
         load(tmp_path / "floats.npy")
 
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks._codec import peers, report
 from benchmarks._codec.contract import HEADRACE, REFERENCE, SECOND_REFERENCE
 from benchmarks._codec.race import NotLossless, race, verified
-from benchmarks._codec.timing import Contender, Effort, take_turns
+from benchmarks._codec.timing import Contender, Effort, interleave
 
 EFFORT = Effort(rounds=1, span_seconds=0)
 KINDS = [(dtype, channels) for dtype in ("uint8", "uint16", "int16") for channels in (1, 2, 3, 4, 7)]
@@ -70,7 +70,7 @@ def test_choosing_keeps_the_reference_and_refuses_what_it_does_not_know():
 
     assert names[0] == REFERENCE
     assert set(names) <= {REFERENCE, SECOND_REFERENCE, "dense"}
-    with pytest.raises(ValueError, match=r"no codec is called djvu: choose from png, .*dense"):
+    with pytest.raises(ValueError, match=r"--only must be from png, .*dense; got djvu"):
         peers.choose(codecs(), ["djvu"])
 
 
@@ -104,14 +104,14 @@ def test_no_speed_is_reported_when_headrace_is_not_lossless():
         race("slope.png", picture("uint8", 3), entrants, EFFORT)
 
 
-def test_contenders_take_turns_and_keep_their_best_time():
+def test_contenders_interleave_and_keep_their_best_time():
     calls = []
     ticks = iter([0, 4, 0, 1, 0, 3, 0, 2, 0, 7, 0, 5])  # probes of a and b, then two rounds of each
     effort = Effort(rounds=2, span_seconds=0)
     contenders = [
         Contender(lambda name=name: calls.append(name), effort, clock=lambda: float(next(ticks))) for name in "ab"
     ]
-    take_turns(contenders)
+    interleave(contenders)
 
     assert "".join(calls) == "ab" + "ab" * 2
     assert [contender.best for contender in contenders] == [3, 2]
