@@ -35,7 +35,8 @@ from benchmarks._offload.sources import SOURCES, make_dataset
 
 _RUN = Path(__file__).parent / "_offload" / "run.py"
 _SLOW = 1.5  # the slow trainer's time per batch, in the host's
-_MAX_BATCHES_PER_SECOND = 2.0  # relative to the host alone; an epoch must not end while it is measured
+_MAX_SPEED = 2.0  # with a worker, relative to the host alone; an epoch must not end while it is measured
+_TRIAL_BATCHES = 10_000  # more than any host makes in one measurement
 
 log = Console(stderr=True, highlight=False)
 
@@ -83,9 +84,9 @@ class Bench:
 
     def measure(self, rounds: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return a row per strategy, and one for the slow trainer."""
-        trial = self._run(HOST, batches=100_000)
+        trial = self._run(HOST, _TRIAL_BATCHES)
         per_second = trial.batches / trial.seconds
-        long = round(4 * _MAX_BATCHES_PER_SECOND * max(4.0, self.seconds) * per_second) + 100
+        long = round(4 * _MAX_SPEED * max(4.0, self.seconds) * per_second) + 100
         epoch = max(40, round(self.seconds * per_second))
         fast: list[dict[str, Measured]] = []
         slow: list[dict[str, Measured]] = []

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import headrace
 from benchmarks import machine
 from benchmarks._offload.sources import Source
@@ -34,14 +36,13 @@ class Counts:
 def open_loader(source: Source, dataset: Path, batches: int, exchange: Path | None, strategy: str) -> headrace.Loader:
     """Open a loader with one thread and epochs of `batches` batches; with `exchange` it uses the offload worker."""
     opened = headrace.open(dataset)
-    n = batches * source.batch_size
     chosen = Paced(spare_host=True) if strategy == SPARE_HOST else strategy
     offload: dict[str, Any] = {} if exchange is None else {"near": exchange, "strategy": chosen}
     return headrace.Loader(
         opened,
         batch_size=source.batch_size,
         shuffle=True,
-        indices=(list(range(len(opened))) * (n // len(opened) + 1))[:n],
+        indices=np.resize(np.arange(len(opened)), batches * source.batch_size),
         transform=source.transform,
         num_workers=1,
         output="numpy",

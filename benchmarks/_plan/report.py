@@ -38,7 +38,7 @@ def mix_table(part: Mapping[str, Any]) -> Table:
     names = [rate["format"] for rate in part["environments"][0]["rates"]]
     rows = [
         [
-            f"{row['regime']}, {row['cores']} cores, {row['trainer']}",
+            f"{row['regime']}, {_cores(row['cores'])}, {row['trainer']}",
             *(f"{figures(rate['measured'])} ({figures(rate['predicted'])})" for rate in row["rates"]),
             times(of(row, MIX) / best_single(row)),
             times(of(row, MIX) / of(row, part["source_format"])),
@@ -93,7 +93,7 @@ def adaptive_table(parts: Sequence[Mapping[str, Any]]) -> Table:
         ("two renditions", "storage MB/s", "before", "after", "plan for slower storage", "ratio", "batches to adapt"),
         [
             [
-                f"{part['source_format']}: {' and '.join(part['formats'])}, {part['cores']} cores",
+                f"{part['source_format']}: {' and '.join(part['formats'])}, {_cores(part['cores'])}",
                 f"{part['storage_rate'] / 1e6:.0f} → {part['storage_rate_after'] / 1e6:.0f}",
                 figures(part["rate_before"]),
                 figures(part["rate_after"]),
@@ -120,6 +120,10 @@ def records_table(part: Mapping[str, Any]) -> Table:
         title="Records against small files",
         notes=[f"{part['files']} files of {size}; predicted from {part['sampled']}; error {part['error']:+.1%}."],
     )
+
+
+def _cores(n: int) -> str:
+    return "1 core" if n == 1 else f"{n} cores"
 
 
 def _shares_text(shares: Mapping[str, float]) -> str:

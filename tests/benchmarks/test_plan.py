@@ -91,7 +91,7 @@ def test_tables_hold_the_figures():
     }
     text = "\n".join(table.markdown() for table in report.tables({"mix": [part], "adaptive": [], "records": None}))
 
-    assert "| balanced, 1 cores, none | 10.0 (10.0) | 31.0 (30.0) | 25.0 (30.0) | 40.0 (45.0) | 1.29x | 4.00x |" in text
+    assert "| balanced, 1 core, none | 10.0 (10.0) | 31.0 (30.0) | 25.0 (30.0) | 40.0 (45.0) | 1.29x | 4.00x |" in text
     assert "| best mix / best single format | 1.29x (50% hri:fast + 50% raw) |" in text
 
 

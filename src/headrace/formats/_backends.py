@@ -3,7 +3,7 @@
 
 JPEG has one decoder, simplejpeg, the fastest of those measured that do not take half a file for a whole one. WebP and
 most of PNG are decoded by imagecodecs where it is installed and by Pillow where it is not: the pixels are the same, the
-speed is not (`benchmarks/formats.py`). Encoding never depends on the choice, so that a dataset's bytes do not.
+speed is not. Encoding never depends on the choice, so that a dataset's bytes do not.
 """
 
 from __future__ import annotations
