@@ -38,5 +38,5 @@ def table(document: Mapping[str, Any]) -> Table:
                 figures(row["n_bytes"] / 1e6) if row["n_bytes"] else NOTHING,
             ]
         )
-    columns = ("writer", "workers", "images/s", "of the bound", "of one worker", "CPU ms per image", "peak MB", "MB")
+    columns = ("writer", "workers", "images/s", "of the bound", "of one worker", "CPU ms per image", "peak MB", "dataset MB")
     return Table(columns, lines, title=f"{n} PNGs into a dataset")
