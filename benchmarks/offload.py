@@ -46,7 +46,7 @@ def main(
     *,
     sources: Annotated[str, typer.Option(help="Datasets to load, comma-separated.")] = ",".join(SOURCES),
     share: Annotated[float, typer.Option(min=0.05, max=1, help="Share of a core that the worker gets.")] = 0.3,
-    seconds: Annotated[float, typer.Option(min=0.05, help="Seconds per measurement.")] = 5.0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Seconds per measurement.")] = 4.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 3,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,
 ) -> None:
