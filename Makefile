@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check kernels format stub bench fuzz demo peers clean
+.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz demo peers clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -53,8 +53,13 @@ check: setup $(VENV)/.torch  ## Lint, types and formatting
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	cmp $(BUILD)/_core.pyi src/headrace/_core.pyi || { echo "the stub is out of date: make stub"; exit 1; }
 
-kernels: setup $(VENV)/.torch  ## Compile the Triton kernels for accelerators that need not be there; no spills allowed
+kernels: setup $(VENV)/.torch  ## Compile the Triton kernels for GPUs that need not be there, and run them on the CPU as compiled
 	$(BIN)/python benchmarks/kernels.py --check --jobs $(JOBS)
+	$(BIN)/python -m pytest tests/kernels/test_images.py -q -m "slow or not slow" -k as_on_a_device
+	$(MAKE) --no-print-directory -j2 kernels-sm_80 kernels-sm_90
+
+kernels-sm_80 kernels-sm_90: kernels-%:
+	TRITON_INTERPRET=0 TRITON_CACHE_DIR=$(CURDIR)/build/triton $(BIN)/python -m pytest tests/kernels/ptx -q -m compiled -k $*
 
 format: setup  ## Format Python and C++, and mend what ruff can
 	$(BIN)/ruff check --fix $(PY)

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 from tests.codec.pictures import CONTENTS, SIDES, Recipe
+from tests.kernels import devices
 from tests.kernels.devices import DEVICE
 
 import headrace
-from headrace.kernels import decode_batch
+from headrace.kernels import _backend, decode_batch
 
 MODES = ("fast", "dense")
 
@@ -103,24 +106,57 @@ def test_images_of_one_shape_are_one_tensor(backend):
     assert_same(images, datas)
 
 
-@pytest.mark.parametrize("sizes", ["device", "two launches"])
-def test_sizes_and_launches_as_on_a_device(sizes, monkeypatch):
-    """In the interpreter programs take more at a time than on a device; here they take as much."""
+OPERATIONS = ("coded", "finish", "packed", "palette", "wave")
+
+
+def device_sizes(name, monkeypatch):
+    """The block sizes that an operation has on a device: those of its module where nothing is interpreted."""
+    own = import_module(f"headrace.kernels.{name}.triton")
+    spec = importlib.util.spec_from_file_location(f"{name}_on_device", own.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    on_device = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, on_device)
+    with monkeypatch.context() as patch:
+        patch.setattr(_backend, "interprets", lambda: False)
+        spec.loader.exec_module(on_device)
+    sizes = {size: value for size, value in vars(on_device).items() if size.isupper() and isinstance(value, int)}
+    return {size: value for size, value in sizes.items() if value != getattr(own, size)}
+
+
+@pytest.fixture(params=["device", "two launches"])
+def launches_of_a_device(request, monkeypatch):
+    """In the interpreter programs take more at a time than on a device; here they take as much, or launch as on AMD."""
     pytest.importorskip("triton")
-    operations = ("coded", "finish", "packed", "palette", "wave")
-    coded, finish, packed, palette, wave = (import_module(f"headrace.kernels.{name}.triton") for name in operations)
-    if sizes == "device":
-        values = [(coded, "BLOCKS", 8), (coded, "CHUNK", 32), (coded, "INDEX_CHUNK", 16), (finish, "STEPS", 32)]
-        for module, name, value in [*values, (packed, "CHUNK", 16), (palette, "BLOCKS", 4), (wave, "CHAINS", 1)]:
-            monkeypatch.setattr(module, name, value)
-    else:
-        for module in (coded, packed):
-            monkeypatch.setattr(module, "phases_of", lambda _device: (1, 2))
-    pictures = [(33, 20, 2, "smooth"), (9, 70, 1, "voronoi"), (9, 40, 2, "noise")]
+    for name in OPERATIONS:
+        own = import_module(f"headrace.kernels.{name}.triton")
+        if request.param == "two launches" and hasattr(own, "phases_of"):
+            monkeypatch.setattr(own, "phases_of", lambda _device: (1, 2))
+        if request.param == "device":
+            sizes = device_sizes(name, monkeypatch)
+            assert sizes or devices.HAS_GPU
+            for size, value in sizes.items():
+                monkeypatch.setattr(own, size, value)
+
+
+@pytest.mark.usefixtures("launches_of_a_device")
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_sizes_and_launches_as_on_a_device(dtype):
+    pictures = [(33, 20, 2, "smooth"), (9, 70, 1, "voronoi"), (9, 40, 2, "noise"), (17, 33, 1, "rectangles")]
     datas = [
-        headrace.encode(Recipe(h, w, c, content=content).render(), mode=mode)
+        headrace.encode(Recipe(h, w, c, dtype, content).render(), mode=mode)
         for (h, w, c, content) in pictures
         for mode in MODES
     ]
 
     assert_same(decode_batch(datas, device=DEVICE, backend="triton"), datas)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("launches_of_a_device")
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16"])
+def test_many_random_batches_as_on_a_device(dtype):
+    datas, regions, flips = random_batch(50, dtype, 8, pixels=4000)
+    images = decode_batch(datas, regions=regions, flips=flips, device=DEVICE, backend="triton")
+
+    assert_same(images, datas, regions, flips)

@@ -76,12 +76,16 @@ class Variant:
     pointers: dict[str, str]
 
     def compile(self, target: GPUTarget) -> Any:
-        """Compile it as a launch would: pointers are aligned, products and sums are not fused."""
+        """Compile it as a launch would: pointers are aligned, products and sums are not fused.
+
+        For AMD's devices a launch also says of each tensor below 2 GiB that 32 bits reach all of it.
+        """
         names = list(self.kernel.arg_names)
         types = _POINTERS | self.pointers
         signature = {name: "constexpr" if name in self.constants else types.get(name, "i32") for name in names}
-        aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if signature[name].startswith("*")}
-        source = ASTSource(fn=self.kernel, signature=signature, constexprs=self.constants, attrs=aligned)
+        known = [["tt.divisibility", 16], *([["tt.pointer_range", 32]] if target.backend == "hip" else [])]
+        attributes = {(i,): known for i, name in enumerate(names) if signature[name].startswith("*")}
+        source = ASTSource(fn=self.kernel, signature=signature, constexprs=self.constants, attrs=attributes)
         return triton.compile(source, target=target, options={"num_warps": self.warps, "enable_fp_fusion": False})
 
 

@@ -34,16 +34,20 @@ def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
+def runs_triton(device: torch.device) -> bool:
+    """Whether Triton's kernels run on a device of this type."""
+    return device.type in {"cuda", "xpu"} or (device.type == "cpu" and interprets())
+
+
 def choose(backend: Backend, device: torch.device) -> Literal["triton", "reference"]:
     """The implementation for a device. What is asked for and cannot be had is an error, never replaced in silence."""
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}; possible are {', '.join(map(repr, BACKENDS))}")
-    runs_here = device.type in {"cuda", "xpu"} or (device.type == "cpu" and interprets())
     if backend == "auto":
-        return "triton" if has_triton() and runs_here else "reference"
+        return "triton" if has_triton() and runs_triton(device) else "reference"
     if backend == "triton" and not has_triton():
         raise MissingExtra('Triton is not installed: pip install "headrace[gpu]", or use backend="reference"')
-    if backend == "triton" and not runs_here:
+    if backend == "triton" and not runs_triton(device):
         raise ValueError(
             f'Triton does not run on the device {str(device)!r}: use backend="reference", or for tests on the CPU '
             "start Python with TRITON_INTERPRET=1"

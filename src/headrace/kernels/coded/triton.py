@@ -36,6 +36,7 @@ def index(batch: DeviceBatch) -> None:
             PLANES=PLANES,
             CHUNK=INDEX_CHUNK,
             num_warps=WARPS,
+            enable_fp_fusion=False,
         )
 
 
@@ -56,6 +57,7 @@ def numbers(batch: DeviceBatch) -> None:
             BLOCKS=BLOCKS,
             CHUNK=CHUNK,
             num_warps=WARPS,
+            enable_fp_fusion=False,
         )
 
 
@@ -76,4 +78,5 @@ def expand(batch: DeviceBatch) -> None:
         WIDE=batch.wide,
         BLOCKS=BLOCKS,
         num_warps=WARPS,
+        enable_fp_fusion=False,
     )

@@ -123,7 +123,7 @@ def finish_kernel(
         at = corner + (y * stride_y.to(tl.int32) + x * column_stride)
         if kind >= PACKED:
             near = tl.zeros((ROWS, STEPS), tl.int32)
-            far = near
+            far = tl.zeros((ROWS, STEPS), tl.int32)
             for turn in range(channels + tl.where(spread, 2, 0)):
                 plane = tl.minimum(turn, channels - 1)
                 channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)

@@ -139,6 +139,7 @@ def index(batch: DeviceBatch) -> None:
             ACROSS=across_of(batch.staged.max_width),
             CHUNK=CHUNK,
             num_warps=WARPS,
+            enable_fp_fusion=False,
         )
 
 

@@ -131,7 +131,7 @@ def palette_flaw(base, count, channels, value_bytes, length):
     compared = colour + 1 < count
     at = 2 + colour * channels * value_bytes
     above = tl.zeros((256,), tl.int32)
-    decided = above
+    decided = tl.zeros((256,), tl.int32)
     for channel in range(channels):
         here = at + channel * value_bytes
         there = here + channels * value_bytes
@@ -156,4 +156,5 @@ def expand(batch: DeviceBatch) -> None:
         WIDE=batch.wide,
         BLOCKS=BLOCKS,
         num_warps=WARPS,
+        enable_fp_fusion=False,
     )

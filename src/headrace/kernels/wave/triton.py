@@ -236,4 +236,5 @@ def run(batch: DeviceBatch, kind: Kind) -> None:
         WIDE=batch.wide,
         CHAINS=CHAINS,
         num_warps=1,
+        enable_fp_fusion=False,
     )
