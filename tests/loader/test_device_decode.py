@@ -16,8 +16,10 @@ from tests.kernels import devices, interpreter  # noqa: E402 - needs PyTorch
 from tests.loader.datasets import write  # noqa: E402
 
 import headrace  # noqa: E402
+from headrace import kernels  # noqa: E402
 from headrace.kernels import _backend  # noqa: E402
 from headrace.loader import _device_choice  # noqa: E402
+from headrace.loader._device import Transfer  # noqa: E402
 from headrace.loader._device_choice import device_formats  # noqa: E402
 from headrace.records import Boxes  # noqa: E402
 from headrace.storage import Pace  # noqa: E402
@@ -258,6 +260,16 @@ def test_other_places_are_refused(mixed):
         headrace.Loader(mixed, device="cpu", decode="gpu")
 
 
+@pytest.fixture
+def sound_gpu(monkeypatch):
+    """A device that passes its self-test; what it was asked for is noted."""
+    asked = []
+    monkeypatch.setattr(kernels, "reason_not_compiled_for", lambda _device: None)
+    monkeypatch.setattr(kernels, "reason_against_device", lambda *use: asked.append(use))
+    monkeypatch.setattr(Transfer, "find_device", lambda _transfer: None)
+    return asked
+
+
 def test_auto_is_the_cpu_where_there_is_no_accelerator(mixed):
     for device in (None, "cpu"):
         with headrace.Loader(mixed, device=device) as loader:
@@ -278,6 +290,7 @@ def test_auto_is_the_cpu_where_there_is_no_accelerator(mixed):
         ({"fields": ["label"]}, "cpu"),
     ],
 )
+@pytest.mark.usefixtures("sound_gpu")
 def test_auto_is_the_device_where_it_can_do_all(mixed, options, place, monkeypatch):
     """Nothing is started before the first batch, so the loader can be made where there is no device."""
     monkeypatch.setattr(_device_choice, "_LEAST_BYTES", 1)  # the images are small
@@ -296,6 +309,7 @@ def test_auto_is_the_device_where_it_can_do_all(mixed, options, place, monkeypat
         (200, [Resize(30)], "device"),
     ],
 )
+@pytest.mark.usefixtures("sound_gpu")
 def test_auto_is_the_cpu_where_little_is_decoded(tmp_path, side, transform, place):
     """What counts is what has to be decoded, not what comes out of it."""
     with headrace.Writer(tmp_path / "some.hr", fields={"image": "image"}, workers=1) as writer:
@@ -363,6 +377,7 @@ def test_a_plan_says_what_the_device_decodes():
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.usefixtures("sound_gpu")
 def test_a_plan_can_leave_all_to_the_cpu(mixed):
     shares = [{"format": form, "share": 0.2} for form in FORMATS]
     for place in ("device", "cpu"):

@@ -14,12 +14,15 @@ if find_spec("torch") is None:
 from headrace.kernels._backend import Backend, has_triton
 from headrace.kernels._decode import PreparedBatch, decode_batch, decode_prepared, prepare_batch
 from headrace.kernels._describe import TileSource
+from headrace.kernels._devices import reason_not_compiled_for
 from headrace.kernels._resize import resize_batch
+from headrace.kernels._selftest import DeviceUse, reason_against_device
 from headrace.kernels._status import check_status, failures
 from headrace.kernels.resize._jobs import Resize
 
 __all__ = [
     "Backend",
+    "DeviceUse",
     "PreparedBatch",
     "Resize",
     "TileSource",
@@ -29,5 +32,7 @@ __all__ = [
     "failures",
     "has_triton",
     "prepare_batch",
+    "reason_against_device",
+    "reason_not_compiled_for",
     "resize_batch",
 ]

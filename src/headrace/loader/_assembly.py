@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from headrace import transforms
 from headrace.loader._device import Transfer
-from headrace.loader._device_choice import choose_place
+from headrace.loader._device_choice import DecodeChoice
 from headrace.loader._feed import Feed, InlineFeed, ThreadFeed
 from headrace.loader._finish import Finisher, pixel_fields
 from headrace.loader._options import Near, Options
@@ -70,8 +70,8 @@ class Assembly:
         )
         self._meters = Meters()
         self._transfer = Transfer(options)
-        self.decode_place = choose_place(options, dataset, self.compiled, pixel_fields(dataset, options.fields))
-        decodes = self._transfer if self.decode_place == "device" else None
+        transfer, compiled = self._transfer, self.compiled
+        choice = self._choice = DecodeChoice(options, dataset, compiled, pixel_fields(dataset, options.fields))
         output = make_output(options.output)
         self._finisher = Finisher(
             dataset,
@@ -80,20 +80,24 @@ class Assembly:
             seed=seed,
             options=options,
             meters=self._meters,
-            beside=nullcontext if decodes is None else decodes.beside,
+            beside=lambda: transfer.beside() if choice.place(transfer) == "device" else nullcontext(),
         )
-        compiled = self.compiled
         self._prongs = None if near is None else self._make_prongs(near, weighted=chances is not None)
         self.workshop = Workshop(
             lambda: (
-                _make_source(dataset, compiled, seed, options)
-                if decodes is None
-                else _make_device_source(dataset, compiled, seed, options, decodes)
+                _make_device_source(dataset, compiled, seed, options, transfer)
+                if choice.place(transfer) == "device"
+                else _make_source(dataset, compiled, seed, options)
             ),
             self._finisher.callables,
             self._transfer,
             self._prongs,
         )
+
+    @property
+    def decode_place(self) -> str:
+        """Where images are decoded; the first answer may wait for a self-test of the device."""
+        return self._choice.place(self._transfer)
 
     def _make_prongs(self, near: Near, *, weighted: bool) -> Prongs:
         from headrace.loader._prongs import Prongs  # noqa: PLC0415 - rarely asked for

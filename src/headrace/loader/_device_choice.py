@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from headrace import _core
 from headrace.errors import MissingExtra
+from headrace.loader._device import Transfer
 from headrace.loader._options import Options
 from headrace.records import Dataset
 from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, stored_format
@@ -34,14 +36,75 @@ OURS = frozenset(name for name in FORMAT_CODES if name.startswith("hri:"))
 DecodePlace: TypeAlias = Literal["cpu", "device"]
 
 _log = logging.getLogger("headrace.loader")
-# Triton has kernels for these; elsewhere plain PyTorch would decode, which is slower than the CPU's own decoder.
-_ACCELERATORS = ("cuda", "xpu")
+# The kernels are compiled for devices of this type (ROCm's have the same name). Elsewhere plain PyTorch would decode,
+# which is slower than the CPU's own decoder.
+_GPU = "cuda"
 # Measured with batches of 32: at 37 KiB decoded of an image the host's part takes longer than decoding, at 64 KiB about
 # four fifths of it. Below this, the device would cost the host more than it saves.
 _LEAST_BYTES = 64 << 10
 _ONE_BYTE = [code for code, name in DTYPE_NAMES.items() if name == "uint8"]
 _LOOKED_AT = 256  # samples that stand for all
+_ROWS_AT_A_TIME = 1 << 18
 _DOABLE = (CenterCrop, HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop, Resize, VerticalFlip)
+
+
+class DecodeChoice:
+    """Where a loader decodes. A GPU is tested when the answer is first needed: making a loader starts nothing."""
+
+    def __init__(self, options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> None:
+        """Choose by what is known without the device; see `choose_place`."""
+        self._options, self._dataset, self._compiled, self._pixels = options, dataset, compiled, pixels
+        self._wanted = choose_place(options, dataset, compiled, pixels)
+        self._place: DecodePlace | None = None
+
+    def place(self, transfer: Transfer) -> DecodePlace:
+        """The place, after a self-test of the device that batches go to. "auto" falls back to the CPU with a warning.
+
+        First called in the trainer's thread, whose current device "cuda" stands for.
+
+        Raises:
+            ValueError: `decode="device"` was asked for and the device decodes wrongly.
+
+        """
+        if self._place is None:
+            self._place = self._tested(transfer)
+        return self._place
+
+    def _tested(self, transfer: Transfer) -> DecodePlace:
+        if self._wanted == "cpu" or transfer.device.type == "cpu":
+            return self._wanted
+        from headrace import kernels  # noqa: PLC0415 - brings PyTorch
+
+        reason = kernels.reason_not_compiled_for(transfer.device)
+        if reason is None:
+            transfer.find_device()
+            reason = kernels.reason_against_device(transfer.device, self._use())
+        if reason is None:
+            return "device"
+        if self._options.decode == "device":
+            raise ValueError(f"decode='device' cannot be done: {reason}; or set decode='auto' or 'cpu'")
+        warnings.warn(
+            f"images are decoded on the CPU, not on {transfer.device}: {reason}", RuntimeWarning, stacklevel=2
+        )
+        return "cpu"
+
+    def _use(self) -> Any:
+        """What the device would be asked for, by the dtypes of all samples and by the transforms."""
+        from headrace.kernels import DeviceUse  # noqa: PLC0415 - brings PyTorch
+
+        compiled, dataset = self._compiled, self._dataset
+        inner = _inner(compiled)
+        normalised = any(isinstance(each, Normalize) for each in inner)
+        made = compiled.dtype or ("float32" if normalised else None)
+        resizes = any(isinstance(each, (Resize, RandomResizedCrop)) for each in inner)
+        masks = any(dataset.fields[name] == "mask" for name in self._pixels)
+        images = any(dataset.fields[name] != "mask" for name in self._pixels)
+        decoded = {made} if images else set()
+        return DeviceUse(
+            stored=_stored_dtypes(self._options, dataset, self._pixels),
+            decoded=frozenset(decoded | ({None} if resizes or masks else set())),
+            resized=frozenset({made} if resizes and images else set()),
+        )
 
 
 def choose_place(options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> DecodePlace:
@@ -63,7 +126,9 @@ def choose_place(options: Options, dataset: Dataset, compiled: Compiled, pixels:
             raise MissingExtra("decode='device' needs PyTorch: pip install 'headrace[gpu]'")
         return "device"
     kind = (options.device or "cpu").partition(":")[0]
-    if kind not in _ACCELERATORS:
+    if kind != _GPU:
+        if kind != "cpu":
+            _log.info("images are decoded on the CPU: the kernels were never compiled for %r", options.device)
         return "cpu"
     if reason is None:
         reason = _not_worth_it(options, dataset, compiled, pixels)
@@ -95,6 +160,20 @@ def device_formats(options: Options, pixels: Sequence[str]) -> dict[str, frozens
         planned = {stored_format(share["format"]) for share in shares if share.get("decode", "cpu") == "device"}
         found[name] = OURS & planned
     return found
+
+
+def _stored_dtypes(options: Options, dataset: Dataset, pixels: Sequence[str]) -> frozenset[str]:
+    """The dtypes of all images that the device would decode, by the index."""
+    formats = device_formats(options, pixels)
+    found: set[int] = set()
+    for begin in range(0, len(dataset), _ROWS_AT_A_TIME):
+        rows = dataset.gather.rows(np.arange(begin, min(begin + _ROWS_AT_A_TIME, len(dataset))))
+        for field in dataset.manifest.fields:
+            for rendition in range(field.renditions if field.name in pixels else 0):
+                columns = dataset.gather.pixel_columns(field.name, rendition, rows)
+                ours = np.isin(columns["format"], [FORMAT_CODES[form] for form in formats[field.name]])
+                found.update(np.unique(columns["dtype"][ours]).tolist())
+    return frozenset(DTYPE_NAMES[code] for code in found if code in DTYPE_NAMES)
 
 
 def _not_worth_it(options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> str | None:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The self-test of a device: its images have every kind of tile, and a device that is wrong anywhere does not pass."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+
+from headrace.codec import encode
+from headrace.kernels import DeviceUse, _devices, _selftest, prepare_batch
+from headrace.kernels._fields import Kind, Tile
+from headrace.kernels._selftest import CONTENTS, picture, reason_against_device, self_test
+
+CPU = torch.device("cpu")
+BYTES = DeviceUse(frozenset({"uint8"}), frozenset({None}), frozenset())
+EVERYTHING = DeviceUse(
+    frozenset({"uint8", "uint16", "int16"}),
+    frozenset({None, "uint8", "float16", "float32"}),
+    frozenset({None, "uint8", "float16", "float32"}),
+)
+
+
+def tiles_of(data):
+    staged = prepare_batch([data]).staged
+    return set(staged.parts["tiles"].of_host(staged.buffer)[Tile.KIND].tolist())
+
+
+@pytest.mark.parametrize("stored", sorted(EVERYTHING.stored))
+@pytest.mark.parametrize("mode", ["fast", "dense"])
+def test_every_kind_of_tile_is_tested(stored, mode):
+    own = Kind.PACKED if mode == "fast" else Kind.CODED
+    kinds = [tiles_of(encode(picture(content, stored, sparse=False), mode=mode)) for content in CONTENTS]
+
+    assert kinds[:3] == [{Kind.CONSTANT}, {Kind.RAW}, {Kind.PALETTE}]
+    assert own in kinds[3]
+
+
+@pytest.mark.parametrize("stored", sorted(EVERYTHING.stored))
+def test_batches_are_narrow_and_wide_with_and_without_ranks(stored):
+    """Each is a variant of the kernels."""
+    variants = set()
+    for contents, sparse in _selftest._batches(stored):
+        staged = prepare_batch([encode(picture(content, stored, sparse=sparse)) for content in contents]).staged
+        variants.add((staged.wide, staged.parts["ranks"].shape[0] > 0))
+
+    assert variants == (
+        {(False, False), (False, True)} if stored == "uint8" else {(True, False), (True, True), (False, True)}
+    )
+
+
+def test_plain_pytorch_passes():
+    assert self_test(CPU, EVERYTHING) is None
+
+
+def test_a_wrong_pixel_fails(monkeypatch):
+    decode = _selftest.decode_batch
+
+    def nearly(*args, **options):
+        images = decode(*args, **options)
+        images[-1, 2, 36, 69] ^= 1
+        return images
+
+    monkeypatch.setattr(_selftest, "decode_batch", nearly)
+    assert self_test(CPU, BYTES) == ("the self-test on cpu decoded wrong pixels: smooth, uint8 to uint8, mode dense")
+
+
+def test_a_wrong_resize_fails(monkeypatch):
+    resize = _selftest.resize_batch
+    calls = []
+
+    def wrong(*args, **options):
+        calls.append(1)
+        made = resize(*args, **options)
+        return made if len(calls) > 1 else made + 3
+
+    monkeypatch.setattr(_selftest, "resize_batch", wrong)
+    use = DeviceUse(frozenset({"uint8"}), frozenset(), frozenset({None}))
+    assert self_test(CPU, use) == "the self-test on cpu resized wrongly: uint8 to uint8"
+
+
+def test_an_exception_of_the_device_fails(monkeypatch):
+    def broken(*_args, **_options):
+        raise RuntimeError("an illegal memory access\nwas encountered")
+
+    monkeypatch.setattr(_selftest, "decode_batch", broken)
+    assert self_test(CPU, BYTES) == "the self-test on cpu failed with RuntimeError: an illegal memory access"
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """A stand-in for a GPU of compute capability 8.6."""
+    properties = types.SimpleNamespace(name="Stand-in", gcnArchName="gfx942:sramecc+")
+    fake = types.SimpleNamespace(
+        is_available=lambda: True,
+        get_device_capability=lambda _device: (8, 6),
+        get_device_properties=lambda _device: properties,
+    )
+    monkeypatch.setattr(torch, "cuda", fake)
+    return fake
+
+
+def test_the_result_is_kept_for_each_device_and_use(cuda, monkeypatch):
+    assert cuda.is_available()
+    pytest.importorskip("triton")
+    tested = []
+    monkeypatch.setattr(_selftest, "self_test", lambda *asked: tested.append(asked))
+    _selftest._tested.cache_clear()
+    for number in (0, 1, 0):
+        assert reason_against_device(torch.device("cuda", number), BYTES) is None
+    monkeypatch.setattr(_selftest, "version", lambda _name: "99.0")
+    assert reason_against_device(torch.device("cuda", 0), BYTES) is None
+    _selftest._tested.cache_clear()
+
+    assert [device.index for device, _ in tested] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("device", "changes", "words"),
+    [
+        ("cuda", {}, None),
+        ("cuda", {"get_device_capability": lambda _device: (7, 5)}, "compute capability 8.0 or higher; cuda has 7.5"),
+        ("cuda", {"is_available": lambda: False}, "finds no CUDA or ROCm device"),
+        ("xpu", {}, "never compiled for devices of type 'xpu'"),
+        ("cpu", {}, "never compiled for devices of type 'cpu'"),
+    ],
+)
+def test_devices_that_are_compiled_for(device, changes, words, cuda):
+    vars(cuda).update(changes)
+    found = _devices.reason_not_compiled_for(torch.device(device))
+
+    assert found is None if words is None else words in found
+
+
+@pytest.mark.parametrize(("name", "known"), [("gfx942:sramecc+", True), ("gfx1100", False)])
+def test_amd_devices_that_are_compiled_for(name, known, cuda, monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    cuda.get_device_properties = lambda _device: types.SimpleNamespace(gcnArchName=name)
+
+    assert (_devices.reason_not_compiled_for(torch.device("cuda")) is None) == known
