@@ -15,7 +15,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from headrace.kernels._fields import TILE_WIDTH, Kind
+from headrace.kernels._fields import SLICES, Kind
 from headrace.kernels.coded import triton as coded
 from headrace.kernels.coded._expand import coded_expand_kernel
 from headrace.kernels.coded._index import coded_index_kernel
@@ -84,7 +84,10 @@ class Variant:
         types = _POINTERS | self.pointers
         signature = {name: "constexpr" if name in self.constants else types.get(name, "i32") for name in names}
         known = [["tt.divisibility", 16], *([["tt.pointer_range", 32]] if target.backend == "hip" else [])]
-        attributes = {(i,): known for i, name in enumerate(names) if signature[name].startswith("*")}
+        pointers = [i for i, name in enumerate(names) if signature[name].startswith("*")]
+        attributes = {
+            (i,): [each for each in known if each[0] != "tt.divisibility" or names[i] not in SLICES] for i in pointers
+        }
         source = ASTSource(fn=self.kernel, signature=signature, constexprs=self.constants, attrs=attributes)
         return triton.compile(source, target=target, options={"num_warps": self.warps, "enable_fp_fusion": False})
 
@@ -119,7 +122,7 @@ def _index_variants(target: GPUTarget) -> Iterator[Variant]:
     """What has two halves, which are launches of their own on AMD's devices (`_lanes.phases_of`)."""
     halves = {"": 3} if target.backend == "cuda" else {", first half": 1, ", second half": 2}
     for half, phases in halves.items():
-        constants = {"PHASES": phases, "ACROSS": packed.across_of(TILE_WIDTH), "CHUNK": packed.CHUNK}
+        constants = {"PHASES": phases, "ACROSS": packed.ACROSS, "CHUNK": packed.CHUNK}
         yield Variant("packed", f"packed index{half}", packed.packed_index_kernel, constants, packed.WARPS, {})
         constants = {"PHASES": phases, "PLANES": coded.PLANES, "CHUNK": coded.INDEX_CHUNK}
         yield Variant("coded", f"coded index{half}", coded_index_kernel, constants, coded.WARPS, {})

@@ -15,6 +15,7 @@ from headrace.errors import InvalidOutput
 from headrace.kernels._backend import Backend, choose, decode_with
 from headrace.kernels._batch import StagedBatch, factors_of, out_places, place, stage
 from headrace.kernels._describe import Ints, Region, TileSource, describe, source_of
+from headrace.kernels._devices import launching_on
 from headrace.kernels._fields import LANES, TILE_WIDTH, Image
 from headrace.kernels._normalisation import STORED, normalisation, output_dtype
 from headrace.kernels._status import check_status
@@ -158,7 +159,7 @@ def decode_prepared(
     out: torch.Tensor | None = None,
     backend: Backend = "auto",
 ) -> torch.Tensor | list[torch.Tensor]:
-    """The device's part of `decode_batch`, on the current stream; nothing is waited for.
+    """The device's part of `decode_batch`, on the current stream of the buffer's device; nothing is waited for.
 
     Args:
         prepared: What `prepare_batch` gave.
@@ -171,7 +172,8 @@ def decode_prepared(
     implementation = choose(backend, buffer.device)
     sizes = [math.prod(shape) for shape in prepared.shapes]
     memory = torch.empty(sum(sizes), dtype=prepared.dtype, device=buffer.device) if out is None else out
-    decode_with(implementation, place(prepared.staged, buffer, memory, status, prepared.out_channels))
+    with launching_on(buffer.device):
+        decode_with(implementation, place(prepared.staged, buffer, memory, status, prepared.out_channels))
     if out is not None:
         return out
     if prepared.even and prepared.shapes:

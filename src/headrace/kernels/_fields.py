@@ -90,5 +90,7 @@ def slot_samples(kind: Kind, width: int) -> int:
     return LANES * (width + SKEW[kind] * (LANES - 1))
 
 
-SIZES = ("n_tiles", "n_chains", "n_images", "out_channels")
+SIZES = ("n_tiles", "n_chains", "n_images", "n_jobs", "n_rectangles", "out_channels")
 """Arguments of kernels that no code is specialised for: another batch must not be another compilation."""
+SLICES = ("status", "out", "source")
+"""Pointers of which no alignment is assumed, for the same reason: a caller may pass a part of a tensor."""

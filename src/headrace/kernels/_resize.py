@@ -10,6 +10,7 @@ import torch
 
 from headrace.kernels._backend import Backend, choose
 from headrace.kernels._batch import factors_of
+from headrace.kernels._devices import launching_on
 from headrace.kernels._normalisation import normalisation, output_dtype
 from headrace.kernels.resize._jobs import Resize
 from headrace.kernels.resize._tables import make_batch
@@ -55,5 +56,6 @@ def resize_batch(
         shape = (len(pictures), pictures[0].shape[0], *resizes[0].counts)
         out = torch.empty(shape, dtype=made, device=device)
     batch = make_batch(pictures, resizes, flips, factors, out)
-    import_module(f"headrace.kernels.resize.{choose(backend, device)}").run(batch)
+    with launching_on(device):
+        import_module(f"headrace.kernels.resize.{choose(backend, device)}").run(batch)
     return out

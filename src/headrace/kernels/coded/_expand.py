@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headrace.kernels._fields import SIZES
+from headrace.kernels._fields import SIZES, SLICES
 from headrace.kernels._lanes import (
     BAD_ESCAPES,
     BAD_LENGTH,
@@ -50,7 +50,7 @@ from headrace.kernels.coded._words import (
 )
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def coded_expand_kernel(
     payload,
     tiles,

@@ -16,7 +16,7 @@ import triton.language as tl
 
 from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import LANES, SIZES, Kind
+from headrace.kernels._fields import LANES, SIZES, SLICES, Kind
 from headrace.kernels._lanes import (
     CODED,
     IMAGE_DTYPE,
@@ -59,7 +59,7 @@ FORMS = {torch.uint8: 0, torch.uint16: 1, torch.int16: 2, torch.float16: 3, torc
 STEPS, TURNS, WARPS = sized(32, 512), 3, 8
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def finish_kernel(
     payload,
     tiles,

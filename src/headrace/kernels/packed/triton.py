@@ -9,9 +9,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from headrace.kernels import _fields
 from headrace.kernels._backend import sized
-from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import SIZES, Kind
+from headrace.kernels._batch import GROUP, DeviceBatch
+from headrace.kernels._fields import SIZES, SLICES, Kind
 from headrace.kernels._lanes import (
     BAD_LENGTH,
     BAD_PREDICTOR,
@@ -44,9 +45,10 @@ from headrace.kernels._lanes import (
 )
 
 CHUNK, WARPS = sized(256, 1024), 4
+ACROSS = _fields.TILE_WIDTH // GROUP  # of the widest tile: narrower ones need no other compilation
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def packed_index_kernel(
     payload,
     tiles,
@@ -136,13 +138,8 @@ def index(batch: DeviceBatch) -> None:
             batch.entries,
             batch.status,
             PHASES=phases,
-            ACROSS=across_of(batch.staged.max_width),
+            ACROSS=ACROSS,
             CHUNK=CHUNK,
             num_warps=WARPS,
             enable_fp_fusion=False,
         )
-
-
-def across_of(width: int) -> int:
-    """The power of two that holds the groups of a row."""
-    return max(8, 1 << (-(-width // 4) - 1).bit_length())

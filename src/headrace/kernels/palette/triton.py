@@ -11,7 +11,7 @@ import triton.language as tl
 
 from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import SIZES, Kind
+from headrace.kernels._fields import SIZES, SLICES, Kind
 from headrace.kernels._lanes import (
     BAD_EXCEPTION,
     BAD_LENGTH,
@@ -36,7 +36,7 @@ from headrace.kernels._lanes import (
 BLOCKS, WARPS = sized(16, 128), 4
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def palette_expand_kernel(
     payload,
     tiles,

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from headrace.kernels._backend import sized
+from headrace.kernels._fields import SIZES, SLICES
 from headrace.kernels.finish.triton import FORMS, INT16, UINT8, store_value
 from headrace.kernels.resize._jobs import Job
 from headrace.kernels.resize._tables import ResizeBatch
@@ -33,11 +34,12 @@ OUT_X = tl.constexpr(int(Job.OUT_X))
 FLIP = tl.constexpr(int(Job.FLIP))
 
 
-@triton.jit(do_not_specialize=["n_jobs"])
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def resize_kernel(
     source,
     jobs,
     n_jobs,
+    n_rectangles,
     first,
     count,
     position,
@@ -50,13 +52,15 @@ def resize_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    job = jobs + tl.program_id(0)
+    # One axis for images and rectangles: on the others a grid ends at 65535, which 4096 x 4096 pixels exceed.
+    job = jobs + tl.program_id(0) // n_rectangles
+    rectangle = tl.program_id(0) % n_rectangles
     height = tl.load(job + HEIGHT * n_jobs).to(tl.int32)
     width = tl.load(job + WIDTH * n_jobs).to(tl.int32)
     across = (width + COLUMNS - 1) // COLUMNS
-    y = tl.program_id(1) // across * ROWS + tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
-    x = tl.program_id(1) % across * COLUMNS + tl.arange(0, COLUMNS)[None, :]  # [1, COLUMNS]
-    if tl.program_id(1) // across * ROWS >= height:
+    y = rectangle // across * ROWS + tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    x = rectangle % across * COLUMNS + tl.arange(0, COLUMNS)[None, :]  # [1, COLUMNS]
+    if rectangle // across * ROWS >= height:
         return
     row_taps = tl.load(job + ROW_TAPS * n_jobs) + y
     column_taps = tl.load(job + COLUMN_TAPS * n_jobs) + x
@@ -105,10 +109,11 @@ def nearest_level(value, SAMPLE: tl.constexpr):
 def run(batch: ResizeBatch) -> None:
     """Resize all images of a batch."""
     rectangles = triton.cdiv(batch.max_height, ROWS) * triton.cdiv(batch.max_width, COLUMNS)
-    resize_kernel[(batch.jobs.shape[1], rectangles)](
+    resize_kernel[(batch.jobs.shape[1] * rectangles,)](
         batch.source,
         batch.jobs,
         batch.jobs.shape[1],
+        rectangles,
         batch.first,
         batch.count,
         batch.position,

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import SIZES, Kind
+from headrace.kernels._fields import SIZES, SLICES, Kind
 from headrace.kernels._lanes import (
     CODED,
     PACKED,
@@ -35,7 +35,7 @@ from headrace.kernels._lanes import (
 CHAINS = sized(2 if torch.version.hip else 1, 256)  # as many as fill a warp: AMD's has 64 lanes
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def wave_kernel(
     payload,
     tiles,
