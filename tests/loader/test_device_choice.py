@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import types
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
+# Not imported here: the tests of the kernels have to say first whether it interprets.
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 from tests.loader.datasets import write  # noqa: E402
 

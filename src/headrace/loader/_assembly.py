@@ -80,7 +80,7 @@ class Assembly:
             seed=seed,
             options=options,
             meters=self._meters,
-            beside=lambda: transfer.beside() if choice.place(transfer) == "device" else nullcontext(),
+            beside=lambda: transfer.delivering() if choice.place(transfer) == "device" else nullcontext(),
         )
         self._prongs = None if near is None else self._make_prongs(near, weighted=chances is not None)
         self.workshop = Workshop(

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the host's memory to the device's: pinned copies, and copies on a stream of their own beside the training."""
+"""From the host's memory to the device's: pinned copies on streams of their own, beside the training.
+
+    copy      bytes 1   bytes 2   bytes 3                  encoded batches, as soon as they are laid out
+    decode              decode 1  decode 2  decode 3       waits for the copy of its own batch
+    deliver                       labels 1  labels 2       what comes last; has the event that the trainer waits for
+
+A stream runs its work in order and waits for another stream only where it is told to. So the copy of one batch overlaps
+the decoding of the one before it, and a batch that is decoded does not wait for those behind it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +16,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
 from typing import Any, NamedTuple
 
 from headrace.loader._options import Options
 from headrace.loader._output import map_leaves
+
+
+class Lane(Enum):
+    """What the streams of a loader are for."""
+
+    COPY = "copy"
+    """Encoded batches on their way to the device."""
+    DECODE = "decode"
+    """Kernels."""
+    DELIVER = "deliver"
+    """The rest of a batch: labels, pixels that the CPU decoded, and what puts a decoded batch together."""
 
 
 class Arriving(NamedTuple):
@@ -33,7 +53,7 @@ class Transfer:
         self.seconds = 0.0
         self._pins = self.moves = self._streams = False
         self._device: Any = None
-        self._stream: Any = None
+        self._lanes: dict[Lane, Any] = {}
         self._making_stream = threading.Lock()
         # What is being copied from must stay as it is until the copy is done.
         self._held: deque[tuple[Any, Any]] = deque()
@@ -70,9 +90,9 @@ class Transfer:
     def _start_on_stream(self, batch: Any, samples: int) -> Arriving:
         # What a device decoded is there already.
         pinned = self._map(batch, lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor)
-        with self.beside():
+        with self.on(Lane.DELIVER):
             moved = self._map(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
-            event = self.record()
+            event = self.record(Lane.DELIVER)
         while self._held and self._held[0][0].query():
             self._held.popleft()
         self._held.append((event, pinned))
@@ -94,24 +114,39 @@ class Transfer:
         return self._streams
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """Let what this thread launches run beside the training: on the stream of the copies, in order with them."""
+    def on(self, lane: Lane) -> Iterator[None]:
+        """Let what this thread launches run on a stream of the loader, beside the training."""
         if not self._streams:
             yield
             return
-        with self._torch.cuda.stream(self._side_stream()):
+        with self._torch.cuda.stream(self._stream(lane)):
             yield
 
-    def record(self) -> Any | None:
-        """An event after all that was launched beside the training so far; None where everything is waited for."""
-        return self._side_stream().record_event() if self._streams else None
+    def delivering(self) -> AbstractContextManager[None]:
+        """Let what this thread launches run where finished batches are put together."""
+        return self.on(Lane.DELIVER)
 
-    def _side_stream(self) -> Any:
+    def record(self, lane: Lane) -> Any | None:
+        """An event after all that was launched on a lane so far; None where everything is waited for."""
+        return self._stream(lane).record_event() if self._streams else None
+
+    def wait(self, lane: Lane, event: Any | None) -> None:
+        """Let a lane go on only after an event of another; the host does not wait."""
+        if event is not None:
+            self._stream(lane).wait_event(event)
+
+    def share(self, tensors: Any, lane: Lane) -> None:
+        """Keep the memory of tensors that were made on another lane until this one is done with them as well."""
+        if self._streams:
+            stream = self._stream(lane)
+            self._map(tensors, lambda tensor: tensor.record_stream(stream))
+
+    def _stream(self, lane: Lane) -> Any:
         with self._making_stream:
-            if self._stream is None:
-                # 0 is CUDA's lowest priority: a trainer on a stream of a higher one is never behind this one.
-                self._stream = self._torch.cuda.Stream(self._device, 0)
-            return self._stream
+            if lane not in self._lanes:
+                # 0 is CUDA's lowest priority: a trainer on a stream of a higher one is never behind the loader.
+                self._lanes[lane] = self._torch.cuda.Stream(self._device, 0)
+            return self._lanes[lane]
 
     def finish(self, arriving: Arriving) -> Any:
         """Let the trainer's stream wait for a batch; the trainer itself does not wait."""
@@ -131,7 +166,7 @@ class Transfer:
     def forget(self) -> None:
         """Drop what belongs to the process that this one was forked from."""
         self._held.clear()
-        self._stream = None
+        self._lanes = {}
         self._making_stream = threading.Lock()  # the other one may have been held in the moment of the fork
 
     def _map(self, batch: Any, change: Any) -> Any:

@@ -4,8 +4,8 @@
     submit ──► plan ──► queue ──► read ──► lay out ──► copy ──► decode ──► event
                  └────► engine: formats that only the CPU decodes ──┘
 
-A thread makes batch after batch on a stream beside the training. A batch is done when its event is: by then the device
-has also said which images it found damaged, so nobody has to ask it and wait.
+A thread makes batch after batch on streams beside the training, one for copies and one for kernels. A batch is done
+when its event is: by then the device has also reported which images it found damaged, so nobody has to ask and wait.
 """
 
 from __future__ import annotations

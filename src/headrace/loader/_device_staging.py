@@ -64,10 +64,11 @@ class Staging:
         room.copy_(octets)
         return self.took(room)
 
-    def send(self, device: torch.device) -> None:
-        """Begin to copy all to the device, on the current stream."""
+    def send(self, device: torch.device) -> torch.Tensor:
+        """Begin to copy all to the device, on the current stream; gives what it is copied to."""
         self._device = device
         self._sent = self._memory[: self._used].to(device, non_blocking=True)
+        return self._sent
 
     def bytes_of(self, piece: Piece) -> torch.Tensor:
         """A piece on the device."""

@@ -12,7 +12,7 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader._device import Transfer
+from headrace.loader._device import Lane, Transfer
 from headrace.loader._device_bytes import Clock, Encoded, EncodedImages, StoredTiles
 from headrace.loader._device_figures import Figures
 from headrace.loader._device_groups import (
@@ -97,15 +97,20 @@ class DeviceWork:
             self._prepare(group, datas, staging, result)
         groups = [group for group in groups if group.jobs]
         stacks = [self._rest(order, number, staging, result, check) for number in range(len(order.plans))]
-        with self._transfer.beside():
-            staging.send(self._device)
-            copied = self._transfer.record()
+        transfer = self._transfer
+        with transfer.on(Lane.COPY):
+            sent = staging.send(self._device)
+            copied = transfer.record(Lane.COPY)
+        transfer.share(sent, Lane.DECODE)
+        transfer.wait(Lane.DECODE, copied)
+        with transfer.on(Lane.DECODE):
             made = self._decode(groups, staging, result)
             for number, own in enumerate(stacks):
                 parts = [each for at, each in made if at == number] + [_on_device(stack, staging) for stack in own]
                 kind = _common_kind(order, number, own)
                 result.fields.append(_in_pieces(parts, order) if kind is None else self._in_one(parts, order, *kind))
-            result.event = self._transfer.record()
+            result.event = transfer.record(Lane.DECODE)
+        transfer.share(result.fields, Lane.DELIVER)
         self._ring.sent(staging, copied)
         clock.stop()
         # What reading and laying out have not counted: launches, the tables of resizes, putting parts together.
