@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 BYTES = DeviceUse(frozenset({"uint8"}), frozenset({None}), frozenset())
 EVERYTHING = DeviceUse(
     frozenset({"uint8", "uint16", "int16"}),
-    frozenset({None, "uint8", "float16", "float32"}),
+    frozenset({None, "float32"}),
     frozenset({None, "uint8", "float16", "float32"}),
 )
 
@@ -35,6 +35,7 @@ def test_every_kind_of_tile_is_tested(stored, mode):
 
     assert kinds[:3] == [{Kind.CONSTANT}, {Kind.RAW}, {Kind.PALETTE}]
     assert own in kinds[3]
+    assert kinds[4] == {own}
 
 
 @pytest.mark.parametrize("stored", sorted(EVERYTHING.stored))

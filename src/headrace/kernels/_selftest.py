@@ -32,7 +32,7 @@ from headrace.kernels.resize._jobs import Resize
 _SHAPE = (37, 70, 3)  # two rows of tiles; fills neither tiles nor blocks nor groups
 _MODES: tuple[Literal["fast"], Literal["dense"]] = ("fast", "dense")
 _LEVELS = {"uint8": 255, "uint16": 65535, "int16": 32767}
-CONTENTS = ("flat", "noise", "few colours", "smooth")
+CONTENTS = ("flat", "noise", "few colours", "smooth", "ramps")
 _MEAN, _STD = (0.45, 0.4, 0.5), (0.2, 0.25, 0.3)
 
 
@@ -147,6 +147,9 @@ def picture(content: str, stored: str, *, sparse: bool) -> npt.NDArray[Any]:
     elif content == "few colours":
         cells = rng.integers(0, 5, (8, 12)).repeat(5, 0).repeat(6, 1)[: _SHAPE[0], : _SHAPE[1]]
         levels = rng.integers(0, top + 1, (5, 3))[cells]
+    elif content == "ramps":  # other predictors than smooth pictures have
+        y, x, c = np.ogrid[: _SHAPE[0], : _SHAPE[1], :3]
+        levels = (3 * x + 2 * y + 50 * c) % 251 * (top // 255)
     else:
         y, x, c = np.ogrid[: _SHAPE[0], : _SHAPE[1], :3]
         wave = 0.5 + 0.3 * np.sin(y / 9 + c) + 0.15 * np.cos(x / 13)

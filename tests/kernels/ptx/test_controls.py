@@ -16,9 +16,16 @@ from tests.codec.pictures import Recipe
 from tests.kernels import test_images
 
 import headrace
-from headrace.kernels import decode_batch
+from headrace.kernels import DeviceUse, decode_batch
+from headrace.kernels._selftest import self_test
 
 pytestmark = pytest.mark.compiled
+NEIGHBOURS = ("north", "north_west", "north_east")
+DEFECT = (
+    "".join(f"    {name} = tl.broadcast_to(start, (ROWS, CHAINS))\n" for name in NEIGHBOURS),
+    "".join(f"    {name} = west\n" for name in NEIGHBOURS),
+)
+"""Sound text of the wave kernel, and what makes three variables begin as one value."""
 
 
 def encoded(mode):
@@ -57,17 +64,17 @@ def test_the_images_of_this_file_are_decoded_right_by_sound_kernels(mode, make_e
 def test_variables_that_begin_as_one_value_decode_wrong_pixels(make_executor, monkeypatch, tmp_path):
     """Triton does not carry them round the loop, and reports nothing: only the pixels show it."""
     make_executor()
-    replace_source(
-        monkeypatch,
-        tmp_path,
-        "headrace.kernels.wave.triton",
-        "wave_kernel",
-        "    north = tl.broadcast_to(start, (ROWS, CHAINS))\n"
-        "    north_west = tl.broadcast_to(start, (ROWS, CHAINS))\n"
-        "    north_east = tl.broadcast_to(start, (ROWS, CHAINS))\n",
-        "    north = west\n    north_west = west\n    north_east = west\n",
-    )
+    replace_source(monkeypatch, tmp_path, "headrace.kernels.wave.triton", "wave_kernel", *DEFECT)
     assert not decoded_right(encoded("dense"))
+
+
+def test_the_self_test_of_a_device_finds_the_same_defect(make_executor, monkeypatch, tmp_path):
+    """So `decode="auto"` would not have chosen a device with such kernels."""
+    make_executor()
+    replace_source(monkeypatch, tmp_path, "headrace.kernels.wave.triton", "wave_kernel", *DEFECT)
+    use = DeviceUse(frozenset({"uint8"}), frozenset({None}), frozenset())
+
+    assert "decoded wrong pixels: " in self_test(torch.device("cpu"), use)
 
 
 @pytest.mark.parametrize(
