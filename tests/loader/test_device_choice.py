@@ -100,5 +100,17 @@ def test_it_is_tested_for_the_dtypes_of_all_samples(tmp_path, gpu):
     assert gpu.asked[0].stored == {"uint8", "uint16"}
 
 
-def test_devices_that_the_kernels_were_never_compiled_for_are_not_chosen(dataset):
+def test_devices_that_the_kernels_were_never_compiled_for_are_not_chosen(dataset, gpu, monkeypatch):
     assert headrace.Loader(dataset, device="xpu").decode_place == "cpu"
+    monkeypatch.setattr(kernels, "reason_not_compiled_for", lambda _device: "it has compute capability 7.5")
+    with pytest.warns(RuntimeWarning, match="not on cuda: it has compute capability 7.5"):
+        assert headrace.Loader(dataset, device="cuda").decode_place == "cpu"
+
+    assert gpu.asked == []
+
+
+def test_such_a_device_may_be_insisted_on_and_is_tested(dataset, gpu, monkeypatch):
+    monkeypatch.setattr(kernels, "reason_not_compiled_for", lambda _device: "it has compute capability 7.5")
+
+    assert headrace.Loader(dataset, device="cuda", decode="device").decode_place == "device"
+    assert len(gpu.asked) == 1

@@ -22,7 +22,6 @@ from headrace.codec import encode
 from headrace.kernels._backend import has_triton
 from headrace.kernels._batch import factors_of
 from headrace.kernels._decode import decode_batch
-from headrace.kernels._devices import reason_not_compiled_for
 from headrace.kernels._fields import Sample
 from headrace.kernels._normalisation import output_dtype
 from headrace.kernels._resize import resize_batch
@@ -49,18 +48,14 @@ class DeviceUse:
 
 
 def reason_against_device(device: torch.device, use: DeviceUse) -> str | None:
-    """Say why a device must not be chosen for decoding; None if it was compiled for and decoded every test image.
+    """Say why a device must not decode; None if it decoded every test image right.
 
     The result is kept for each device, version of Triton and use. The first call takes seconds where Triton has not
     compiled the kernels before, and waits for the device.
     """
-    reason = reason_not_compiled_for(device)
-    if reason is not None:
-        return reason
     if not has_triton():
         return "Triton is not installed: pip install 'headrace[gpu]'"
-    name = torch.cuda.get_device_properties(device).name
-    return _tested(device, f"{name}, Triton {version('triton')}", use)
+    return _tested(device, version("triton"), use)
 
 
 @cache

@@ -75,13 +75,14 @@ class DecodeChoice:
             return self._wanted
         from headrace import kernels  # noqa: PLC0415 - brings PyTorch
 
-        reason = kernels.reason_not_compiled_for(transfer.device)
+        insists = self._options.decode == "device"
+        reason = None if insists else kernels.reason_not_compiled_for(transfer.device)
         if reason is None:
             transfer.find_device()
             reason = kernels.reason_against_device(transfer.device, self._use())
         if reason is None:
             return "device"
-        if self._options.decode == "device":
+        if insists:
             raise ValueError(f"decode='device' cannot be done: {reason}; or set decode='auto' or 'cpu'")
         warnings.warn(
             f"images are decoded on the CPU, not on {transfer.device}: {reason}", RuntimeWarning, stacklevel=2
