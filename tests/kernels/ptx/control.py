@@ -52,7 +52,7 @@ def _barrier(of: Instruction, operands: Operands) -> str:
         return f"{_whole_warp(of, operands, of.operands[0])} for (int i = 0; i < WARPS; i++) warp_interval[i]++;"
     if of.operands != ("0",):
         raise UnknownPtx(of.text)
-    return "interval++; report->barriers++;"
+    return "interval++;"
 
 
 def _whole_warp(of: Instruction, operands: Operands, mask: str) -> str:

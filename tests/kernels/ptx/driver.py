@@ -7,9 +7,8 @@ run is what a device would run, with the block sizes of a device. Tensors are th
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -113,14 +112,3 @@ def _memory_of(tensor: torch.Tensor, pieces: list[tuple[int, int]] | None, *, wr
         return []
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return [Memory(begin, (last + 1) * tensor.element_size(), writable)]
-
-
-@contextlib.contextmanager
-def active(executor: Executor) -> Iterator[Executor]:
-    """Let Triton launch on an executor."""
-    before = drivers._active
-    drivers.set_active(executor)
-    try:
-        yield executor
-    finally:
-        drivers._active = before

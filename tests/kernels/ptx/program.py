@@ -58,7 +58,7 @@ class _Finding(ctypes.Structure):
 
 class _Report(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("n_found", "accesses", "barriers")),
+        ("n_found", ctypes.c_int64),
         ("findings", _Finding * _KEPT),
     )
 
@@ -78,7 +78,6 @@ class Program:
     def __init__(self, ptx: str, *, threads: int, shared_bytes: int, folder: Path) -> None:
         kernel = parse(ptx)
         self.name = kernel.name
-        self.accesses = self.barriers = 0
         self._n_arguments = len(kernel.parameters)
         self._instructions = {part.line: part for part in kernel.body if isinstance(part, Instruction)}
         self._library = ctypes.CDLL(str(_build(translate(kernel, threads, shared_bytes), folder)))
@@ -130,8 +129,6 @@ class Program:
             ctypes.c_uint8(fill),
             ctypes.byref(report),
         )
-        self.accesses += report.accesses
-        self.barriers += report.barriers
         if report.n_found:
             raise Hazard(self._words(report))
 

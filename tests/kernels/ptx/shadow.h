@@ -34,7 +34,7 @@ typedef struct {
 } Finding;
 
 typedef struct {
-  s64 n_found, accesses, barriers;
+  s64 n_found;
   Finding findings[KEPT_FINDINGS];
 } Report;
 
@@ -110,7 +110,6 @@ static inline void note_write(Cell* cell, int thread, int line, u64 address, int
 // The range that holds an access, or null after a finding. Ranges are sorted and do not overlap.
 static inline const Range* range_of(u64 address, int n_bytes, int line, int thread, int writes) {
   static s64 last;
-  report->accesses++;
   if (address % n_bytes) {
     found(MISALIGNED, line, thread, n_bytes, address);
     return 0;
@@ -164,7 +163,6 @@ static inline void* atomic_global(u64 address, int n_bytes, int line, int thread
 }
 
 static inline int in_shared(u32 address, int n_bytes, int line, int thread) {
-  report->accesses++;
   if (address % n_bytes) found(MISALIGNED, line, thread, n_bytes, address);
   else if ((u64)address + n_bytes > SHARED_BYTES) found(OUT_OF_BOUNDS, line, thread, n_bytes, address);
   else return 1;
@@ -186,7 +184,6 @@ static inline void store_shared(const void* from, u32 address, int n_bytes, int 
 }
 
 static inline u8* local_at(u64 address, int n_bytes, int line, int thread) {
-  report->accesses++;
   u64 offset = address - LOCAL_WINDOW;
   if (address % n_bytes) found(MISALIGNED, line, thread, n_bytes, address);
   else if (offset > LOCAL_BYTES || offset + n_bytes > LOCAL_BYTES) found(OUT_OF_BOUNDS, line, thread, n_bytes, address);

@@ -19,9 +19,7 @@ _TOGETHER = CONTROL | {"ldmatrix": matrix, "stmatrix": matrix}
 def translate(kernel: Kernel, threads: int, shared_bytes: int) -> str:
     """C with one function, `run_kernel`, that runs all programs of a grid."""
     operands = Operands(kernel, threads)
-    body = [
-        label(part.name) + ":;" if isinstance(part, Label) else _statement(part, operands) for part in _merged(kernel)
-    ]
+    body = [_statement(part, operands) for part in _merged(kernel)]
     registers = sorted({found for part in kernel.body for found in _registers(part, operands)})
     return "\n".join(
         [
