@@ -14,7 +14,7 @@
 namespace headrace::bindings {
 namespace {
 
-nb::tuple read_file(nb::bytes path, nb::handle memory, bool direct, std::pair<std::size_t, std::size_t> blank) {
+nb::tuple read_file(int handle, nb::handle memory, bool direct, std::pair<std::size_t, std::size_t> blank) {
   Buffer buffer;
   if (!buffer.acquire(memory, PyBUF_CONTIG)) throw nb::type_error("memory is a contiguous, writable buffer");
   const std::span<std::uint8_t> room(static_cast<std::uint8_t*>(buffer.view().buf),
@@ -22,11 +22,11 @@ nb::tuple read_file(nb::bytes path, nb::handle memory, bool direct, std::pair<st
   WholeFile file;
   {
     const WithoutGil released;
-    file = read_whole_file(path.c_str(), room, direct, {blank.first, blank.second});
+    file = read_whole_file(handle, room, direct, {blank.first, blank.second});
   }
   if (file.error != 0) {
     errno = file.error;
-    PyErr_SetFromErrnoWithFilename(PyExc_OSError, path.c_str());
+    PyErr_SetFromErrno(PyExc_OSError);
     throw nb::python_error();
   }
   return nb::make_tuple(file.size, file.fits ? nb::object(nb::int_(file.checksum)) : nb::none());
@@ -36,8 +36,8 @@ nb::tuple read_file(nb::bytes path, nb::handle memory, bool direct, std::pair<st
 
 void register_files(nb::module_& module) {
   using nb::arg;
-  module.def("read_file", &read_file, arg("path"), arg("memory"), nb::kw_only(), arg("direct"), arg("blank"),
-             nb::sig("def read_file(path: bytes, memory: object, *, direct: bool, blank: tuple[int, int]) "
+  module.def("read_file", &read_file, arg("handle"), arg("memory"), nb::kw_only(), arg("direct"), arg("blank"),
+             nb::sig("def read_file(handle: int, memory: object, *, direct: bool, blank: tuple[int, int]) "
                      "-> tuple[int, int | None]"));
 }
 

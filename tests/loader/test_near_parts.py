@@ -10,21 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from tests.loader.datasets import COUNT, assert_equal
-from tests.loader.nearby import OPTIONS, plain_batches
+from tests.loader.nearby import OPTIONS, TRANSFORM, plain_batches
 
 from headrace import open as open_dataset
 from headrace.errors import LoaderError
 from headrace.loader import Loader, _prongs_measure
 from headrace.loader._order import EpochBatches, EpochPlan, Order
-from headrace.loader._prongs_arrays import flat, stacked
+from headrace.loader._prongs_arrays import flat
 from headrace.loader._prongs_maker import BatchMaker
 from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_pixels import bound_seconds
 from headrace.loader._prongs_record import Record, recorded_pattern, runs
+from headrace.loader._prongs_shapes import BatchShape, BatchShapes, Shape
 from headrace.loader._state import InvalidState, LoaderState
 from headrace.loader._stats import Meters
 from headrace.prongs import BatchName, Pattern
-from headrace.transforms import Recipe
+from headrace.transforms import (
+    HorizontalFlip,
+    Normalize,
+    Pad,
+    RandomCrop,
+    RandomResizedCrop,
+    Recipe,
+    Resize,
+    Views,
+)
+from headrace.transforms import compile as compile_transform
 
 STATE = LoaderState(epoch=3, samples=0, seed=7, shuffle=True, length=1000, selection=None, fingerprint="01" * 16)
 
@@ -149,6 +160,7 @@ def test_batches_by_their_names(core_path):
         recipe = Recipe.from_json(loader.recipe)
     plain = plain_batches(core_path, 2, **options)
     maker = BatchMaker(open_dataset(core_path), recipe, threads=1)
+    shapes = BatchShapes(open_dataset(core_path), ("image", "mask"), compile_transform(TRANSFORM))
     assert maker.remaining(epoch=2, rank=1, start=0, stop=COUNT) == len(plain)
     for number in (9, 0, 4):
         making = maker.begin(BatchName(2, 1, 0, COUNT, number))
@@ -156,8 +168,11 @@ def test_batches_by_their_names(core_path):
             pass
         arrays = making.take()
         assert_equal(arrays["image"], plain[number]["image"])
-        assert stacked(arrays, ("image", "mask"), arrays["_rows"]) is not None
-        assert stacked(arrays, ("image", "mask"), arrays["_rows"] + 1) is None
+        shape = shapes.of(arrays["_rows"])
+        assert_equal(shape.stacked(arrays), [arrays["image"], arrays["mask"]])
+        assert shape.n_bytes == arrays["image"].nbytes + arrays["mask"].nbytes
+        with pytest.raises(ValueError, match="rows"):
+            shapes.of(arrays["_rows"][::-1].copy()).stacked(arrays)
     maker.close()
     other = Recipe.from_json({**recipe.to_json(), "fingerprint": "ab" * 16})
     with pytest.raises(LoaderError, match="give the near worker the dataset that the loader has"):
@@ -170,9 +185,39 @@ def test_arrays_by_their_names():
     arrays = flat({"image": image, "mask": ragged}, rows)
 
     assert list(arrays) == ["_rows", "image", "mask.0", "mask.1"]
-    assert_equal(stacked(arrays, ("image", "mask"), rows), [image, ragged])
+    sizes = [Shape((3,), "float64", 24), Shape((4,), "float64", 32)]
+    shape = BatchShape(rows, {"image": [Shape((3,), "float64", 24)] * 2, "mask": sizes})
+    assert_equal(shape.stacked(arrays), [image, ragged])
     for missing in ("_rows", "image", "mask.1"):
-        assert (
-            stacked({name: array for name, array in arrays.items() if name != missing}, ("image", "mask"), rows) is None
-        )
-    assert stacked({**arrays, "image": image[:1]}, ("image", "mask"), rows) is None
+        with pytest.raises(ValueError, match=r"has no array|rows"):
+            shape.stacked({name: array for name, array in arrays.items() if name != missing})
+    for wrong in (image[:1], image.astype(np.float32), image.T):
+        with pytest.raises(ValueError, match=r"image must be float64 of shape \(2, 3\)"):
+            shape.stacked({**arrays, "image": wrong})
+
+
+TRANSFORMS = {
+    "none": None,
+    "crop": [RandomResizedCrop(24)],
+    "short side": [Resize(31)],
+    "two views": [Views(2, [RandomCrop(8), HorizontalFlip()])],
+    "ragged views": [Views(2, [Resize(12), HorizontalFlip()])],
+    "normalised": [Resize((9, 11)), Pad(3), Normalize(0.5, 0.25)],
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "HWC", "color": "keep"}, {"dtype": "float16"}])
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_the_shapes_of_a_batch_are_known_before_it_is_made(core_path, transform, options):
+    """What the engine makes is what was worked out from the index, so a prepared batch can be held against it."""
+    with Loader(core_path, batch_size=5, transform=transform, output="numpy", num_workers=1, **options) as loader:
+        maker = BatchMaker(open_dataset(core_path), Recipe.from_json(loader.recipe), threads=1)
+    shapes = BatchShapes(open_dataset(core_path), maker.fields, compile_transform(transform, **options))
+    for number in range(4):
+        making = maker.begin(BatchName(1, 0, 0, COUNT, number))
+        while not making.wait(1.0):
+            pass
+        arrays = making.take()
+        stacks = shapes.of(arrays["_rows"]).stacked(arrays)
+        assert len(stacks) == len(maker.fields)
+    maker.close()

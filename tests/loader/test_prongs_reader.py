@@ -12,6 +12,7 @@ import pytest
 from headrace.loader import _prongs_reader
 from headrace.loader._prongs_arrays import ROWS
 from headrace.loader._prongs_reader import NearBatches, ReadingThread
+from headrace.loader._prongs_shapes import BatchShape, Shape
 from headrace.prongs import BatchName, PreparedBatch, Stretch
 
 BATCH_BYTES = 1000
@@ -36,15 +37,18 @@ class AnExchange:
     def order(self, stretches, *, soon=True):
         self.ordered.append((list(stretches), soon))
 
-    def read(self, name):
+    def read(self, name, limits):
+        del limits
         rows = np.arange(name.number * 10, name.number * 10 + 10)
         return PreparedBatch({ROWS: rows, "image": np.zeros((10, 1))}, BATCH_BYTES, 0.001, 0.001)
 
 
 def near_batches(exchange):
     last = BatchName(0, 0, 0, 100, 9)
+    shape = Shape((1,), "float64", 8)
+    shapes = SimpleNamespace(of=lambda rows: BatchShape(rows, {"image": [shape] * len(rows)}))
     near = NearBatches(
-        exchange, last, fields=("image",), samples=lambda number: (np.arange(number * 10, number * 10 + 10), None)
+        exchange, last, shapes=shapes, samples=lambda number: (np.arange(number * 10, number * 10 + 10), None)
     )
     near.look()
     near.want(4, FOLLOWING)

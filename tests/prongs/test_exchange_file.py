@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prepared batch is a safetensors file that holds all that a batch can, and nothing damaged or foreign is taken."""
+"""A prepared batch is a safetensors file of arrays, and nothing damaged or foreign is taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from headrace.prongs._batch_writer import Writer
 from headrace.prongs._exchange import Origin, Stretch, batch_file, batch_of, is_run, rank_of
 from headrace.prongs._reader import Reader
 from headrace.prongs._reader_buffers import Buffers
-from headrace.records import Boxes
 from headrace.records._checksum import crc32c
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
@@ -28,24 +27,16 @@ ORIGIN = Origin("run", "00aa", "f" * 32)
 
 def make_batch() -> dict:
     rng = np.random.default_rng(0)
-    boxes = [Boxes(rng.random((count, 4), np.float32), rng.integers(0, 9, count)) for count in (2, 0, 3)]
     return {
         "image": rng.integers(0, 256, (3, 3, 17, 13), np.uint8),
         "label": np.arange(3),
         "weight": rng.random(3, np.float32),
         "half": rng.random((3, 2)).astype(np.float16),
         "_repeat": np.array([False, False, True]),
-        "ragged": [rng.integers(0, 9, shape).astype(np.uint16) for shape in ((4, 5, 3), (0, 5, 3), (2, 2, 3))],
-        "mixed": [np.zeros(2, np.int8), np.ones(3, np.float64)],
-        "boxes": boxes,
-        "views": [[boxes[0], boxes[1]], [boxes[2], boxes[2]]],
-        "name": ["№ 1", "", "c"],
-        "blob": [b"\x00\xff", b"", b"abc"],
-        "words": [["a"], [], ["b", "c"]],
-        "pair": (np.zeros((2, 0), np.float32), "text", 1, 2.5, None, True),
-        "one": boxes[0],
-        "bytes": b"xyz",
-        "empty": [],
+        "ragged.0": rng.integers(0, 9, (4, 5, 3)).astype(np.uint16),
+        "ragged.1": np.zeros((0, 5, 3), np.uint16),
+        "empty": np.zeros((2, 0), np.float64),
+        "one": np.array(7, np.int8),
     }
 
 
@@ -77,9 +68,7 @@ def test_any_reader_of_safetensors_can_open_it(tmp_path):
 
     tensors = safetensors.load_file(path)
 
-    for name in ("image", "label", "weight", "half", "_repeat"):
-        np.testing.assert_array_equal(tensors[name], batch[name])
-    assert tensors["ragged"].shape == (4 * 5 * 3 + 2 * 2 * 3,)
+    assert_equal({name: tensors[name] for name in batch}, batch)
 
 
 def test_data_begins_at_a_page_with_the_largest_tensor_and_tensors_at_multiples_of_64():
@@ -99,22 +88,21 @@ def test_a_file_is_whole_blocks():
 
 
 def test_arrays_are_not_copied_to_be_written():
-    batch = {"image": np.zeros((2, 3, 64, 64), np.uint8), "many": [np.zeros(100, np.float32), np.zeros(50, np.float32)]}
+    batch = {"image": np.zeros((2, 3, 64, 64), np.uint8), "weight": np.zeros(100, np.float32)}
     pieces = pack_batch(NAME, ORIGIN, batch).pieces
 
-    for array in (batch["image"], *batch["many"]):
+    for array in batch.values():
         assert any(np.shares_memory(array, np.frombuffer(piece, np.uint8)) for piece in pieces)
 
 
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        ({"image": object()}, "image is a object"),
         ({"image": np.zeros(2, np.complex64)}, "complex64"),
         ({"image": np.zeros(2, ">f4")}, "dtype >f4"),
-        ({1: np.zeros(2)}, "no text"),
-        ({"a": {"b": np.zeros(2)}, "a.b": np.zeros(2)}, "two tensors"),
-        ({"_padding.1": np.zeros(2)}, "two tensors"),
+        ({1: np.zeros(2)}, "cannot be called 1"),
+        ({"_padding.1": np.zeros(2)}, "cannot be called '_padding.1'"),
+        ({"__metadata__": np.zeros(2)}, "cannot be called '__metadata__'"),
     ],
 )
 def test_what_it_cannot_hold_is_named(batch, message):
@@ -123,7 +111,7 @@ def test_what_it_cannot_hold_is_named(batch, message):
 
 
 def test_every_flipped_byte_is_found():
-    content = written({"image": np.arange(300, dtype=np.uint8), "name": ["a"]})
+    content = written({"image": np.arange(300, dtype=np.uint8)})
     rng = np.random.default_rng(1)
 
     for at in {*range(60), *rng.integers(0, len(content), 400).tolist(), len(content) - 1}:
@@ -169,7 +157,7 @@ def test_a_batch_of_another_place_or_run_is_foreign(name, origin, label):
 
 def test_a_header_that_is_known_is_not_taken_apart_again():
     unpacker = Unpacker(ORIGIN)
-    batches = [{"image": np.full((2, 3), at, np.uint8), "name": ["number"]} for at in range(12)]
+    batches = [{"image": np.full((2, 3), at, np.uint8), "number": np.arange(2)} for at in range(12)]
     known = set()
     for at in (11, 10, 9, 8, 1):
         name = NAME._replace(number=at)
@@ -251,7 +239,7 @@ class TestWriter:
         assert path.read_bytes() == written({"image": aligned(5000)})
 
     def test_a_batch_of_many_pieces_is_written_in_turns(self, tmp_path):
-        batch = {"many": [np.full(7, at % 251, np.uint8) for at in range(3000)]}
+        batch = {f"many.{at}": np.full(7, at % 251, np.uint8) for at in range(3000)}
         for writer in (Writer(), Writer()):
             writer.direct = writer.direct and not (tmp_path / "batch").exists()
             writer.write(tmp_path / "batch", pack_batch(NAME, ORIGIN, batch))
@@ -264,11 +252,11 @@ class TestWriter:
         really = getattr(os, call)
         refused = []
 
-        def refuse(*arguments):
+        def refuse(*arguments, **named):
             if not refused:
                 refused.append(arguments)
                 raise OSError(errno.EINVAL, "Invalid argument")
-            return really(*arguments)
+            return really(*arguments, **named)
 
         monkeypatch.setattr(os, call, refuse)
         writer, batch = Writer(), {"image": aligned(9000)}
@@ -339,10 +327,10 @@ class TestReader:
     def test_a_file_system_without_direct_reads_is_read_as_it_can_be(self, tmp_path, monkeypatch):
         really = _reader.read_file
 
-        def refuse(path, memory, *, direct, blank):
+        def refuse(handle, memory, *, direct, blank):
             if direct:
                 raise OSError(errno.EINVAL, "Invalid argument")
-            return really(path, memory, direct=direct, blank=blank)
+            return really(handle, memory, direct=direct, blank=blank)
 
         monkeypatch.setattr(_reader, "read_file", refuse)
         reader = Reader(ORIGIN)

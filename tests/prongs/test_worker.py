@@ -193,12 +193,12 @@ def test_a_damaged_sample_is_the_host_s_to_judge(tmp_path, folder):
         assert bad[0][1] == "declined"
 
 
-def test_a_batch_that_there_is_not_is_declined(dataset, folder):
+def test_batches_that_do_not_exist_are_not_made(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
-        exchange.order([stretch(bottom=9, top=12)])
-        wait_until(lambda: exchange.ready(name_of(9)))
-        with pytest.raises(BadPreparedBatch, match="could not make it"):
-            exchange.read(name_of(11))
+        exchange.order([stretch(bottom=9, top=12), stretch(bottom=9, top=10, epoch=1)])
+        wait_until(lambda: exchange.ready(name_of(9, epoch=1)))
+        assert exchange.read(name_of(9)) is None
+        wait_until(lambda: "asks for batch 11 of 10" in exchange.heartbeat().reason)
 
 
 def test_another_dataset_s_recipe_is_refused_and_left_to_another_worker(dataset, folder, tmp_path):

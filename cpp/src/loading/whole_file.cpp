@@ -18,19 +18,6 @@ constexpr std::uint64_t kBlock = 4096;
 // Linux reads no more than this at a time, and so much is a whole number of blocks.
 constexpr std::uint64_t kMostBytes = 0x7FFFF000;
 
-#if defined(O_DIRECT)
-constexpr int kDirect = O_DIRECT;
-#else
-constexpr int kDirect = 0;
-#endif
-
-struct Handle {
-  int number;
-  ~Handle() {
-    if (number >= 0) ::close(number);
-  }
-};
-
 // Carries a sum on over bytes [begin, begin + part.size()) of a file.
 std::uint32_t sum_on(std::uint32_t checksum, Bytes part, std::uint64_t begin, Blank blank) noexcept {
   const std::uint64_t end = begin + part.size();
@@ -44,19 +31,15 @@ std::uint32_t sum_on(std::uint32_t checksum, Bytes part, std::uint64_t begin, Bl
 
 }  // namespace
 
-WholeFile read_whole_file(const char* path, std::span<std::uint8_t> memory, bool direct, Blank blank) noexcept {
+WholeFile read_whole_file(int handle, std::span<std::uint8_t> memory, bool direct, Blank blank) noexcept {
   WholeFile file;
   const auto failed = [&file](int error) {
     file.error = error;
     return file;
   };
-  if (direct && kDirect == 0) return failed(EINVAL);
-  // O_NONBLOCK: a pipe in the place of the file is refused, not waited for. Reads of files ignore it.
-  const Handle handle{::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (direct ? kDirect : 0))};
   struct stat status{};
-  if (handle.number < 0 || ::fstat(handle.number, &status) != 0) return failed(errno);
-  if (S_ISDIR(status.st_mode)) return failed(EISDIR);
-  if (!S_ISREG(status.st_mode)) return failed(EINVAL);
+  if (::fstat(handle, &status) != 0) return failed(errno);
+  if (!S_ISREG(status.st_mode)) return failed(S_ISDIR(status.st_mode) ? EISDIR : ENXIO);
   file.size = static_cast<std::uint64_t>(status.st_size);
   // A direct read fills up its last block.
   const std::uint64_t room = direct ? (file.size + kBlock - 1) / kBlock * kBlock : file.size;
@@ -68,7 +51,7 @@ WholeFile read_whole_file(const char* path, std::span<std::uint8_t> memory, bool
   std::uint64_t done = 0;
   while (done < file.size) {
     const std::uint64_t ask = std::min(step, room - done);
-    const ssize_t got = ::pread(handle.number, memory.data() + done, ask, static_cast<off_t>(done));
+    const ssize_t got = ::pread(handle, memory.data() + done, ask, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return failed(errno);
     if (got == 0) break;
@@ -79,7 +62,7 @@ WholeFile read_whole_file(const char* path, std::span<std::uint8_t> memory, bool
   }
   file.size = done;
 #if defined(POSIX_FADV_DONTNEED)
-  if (!direct) ::posix_fadvise(handle.number, 0, 0, POSIX_FADV_DONTNEED);
+  if (!direct) ::posix_fadvise(handle, 0, 0, POSIX_FADV_DONTNEED);
 #endif
   return file;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole file in one call: opened, read into the caller's memory and summed, as a prepared batch is.
+// A whole file in one call: read into the caller's memory and summed, as a prepared batch is.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,10 @@ struct WholeFile {
   std::uint32_t checksum = 0;  // CRC-32C of all of it
 };
 
-// Read a file into `memory`, whose unused rest has unspecified contents. A file that is cut short meanwhile counts as
-// long as it then is. `direct`: past the page cache, which needs memory aligned to 4096 bytes, a multiple of that long;
-// EINVAL if the file system cannot. Else the file's pages are given back: it is read once. Any thread may.
-WholeFile read_whole_file(const char* path, std::span<std::uint8_t> memory, bool direct, Blank blank) noexcept;
+// Read the regular file of an open handle into `memory`, whose unused rest has unspecified contents. A file that is cut
+// short meanwhile counts as long as it then is. `direct`: the handle was opened with O_DIRECT, which needs memory
+// aligned to 4096 bytes, a multiple of that long; EINVAL if the file system cannot. Else the file's pages are given
+// back: it is read once. Any thread may.
+WholeFile read_whole_file(int handle, std::span<std::uint8_t> memory, bool direct, Blank blank) noexcept;
 
 }  // namespace headrace

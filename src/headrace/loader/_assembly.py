@@ -101,11 +101,14 @@ class Assembly:
 
     def _make_prongs(self, near: Near, *, weighted: bool) -> Prongs:
         from headrace.loader._prongs import Prongs  # noqa: PLC0415 - rarely asked for
+        from headrace.loader._prongs_shapes import BatchShapes  # noqa: PLC0415
 
         options = self._options
+        fields = pixel_fields(self._dataset, options.fields)
         prongs = Prongs(
             near,
-            fields=pixel_fields(self._dataset, options.fields),
+            fields=fields,
+            shapes=BatchShapes(self._dataset, fields, self.compiled),
             rows=self._dataset.rows,
             options=options,
             meters=self._meters,

@@ -26,6 +26,7 @@ from headrace.loader._prongs_absent import AbsentExchange, Exchange
 from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_reader import DEPTH, NearBatches, ReadingThread
 from headrace.loader._prongs_record import Record, recorded_pattern
+from headrace.loader._prongs_shapes import BatchShapes
 from headrace.loader._prongs_stats import Resources, summarise_prongs
 from headrace.loader._prongs_supply import ProngMeters, ProngSupply
 from headrace.loader._prongs_walk import Knowledge, Walk
@@ -48,12 +49,13 @@ class Prongs:
         near: Near,
         *,
         fields: tuple[str, ...],
+        shapes: BatchShapes,
         rows: npt.NDArray[np.int64] | None,
         options: Options,
         meters: Meters,
     ) -> None:
         self._path, self._strategy = near
-        self._fields, self._rows = fields, rows
+        self._fields, self._shapes, self._rows = fields, shapes, rows
         self._options, self._meters = options, meters
         self._exchange: HostExchange | None = None
         self._process = os.getpid()
@@ -100,7 +102,7 @@ class Prongs:
         near = NearBatches(
             exchange,
             last,
-            fields=self._fields,
+            shapes=self._shapes,
             samples=lambda number: samples_of(tail, number, gather),
             depth=min(DEPTH, self._options.batches_ahead),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from headrace.prongs import BatchName, Heartbeat, HostExchange, PreparedBatch, Stretch
+from headrace.prongs._batch_file import LIMITS, Limits
 
 
 class AbsentExchange:
@@ -20,8 +21,8 @@ class AbsentExchange:
     def order(self, stretches: Iterable[Stretch], *, soon: bool = True) -> None:
         del stretches, soon
 
-    def read(self, name: BatchName) -> PreparedBatch | None:
-        del name
+    def read(self, name: BatchName, limits: Limits = LIMITS) -> PreparedBatch | None:
+        del name, limits
         return None
 
     def heartbeat(self, within: float = 0.0) -> Heartbeat | None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from headrace.loader._pixels import Rows, Stack
@@ -24,21 +23,3 @@ def flat(stacks: Mapping[str, Stack], rows: Rows) -> dict[str, npt.NDArray[Any]]
         else:
             arrays[field] = stack
     return arrays
-
-
-def stacked(arrays: Mapping[str, Any], fields: tuple[str, ...], rows: Rows) -> list[Stack] | None:
-    """Give the fields of a prepared batch; None if it is not made of these rows."""
-    theirs = arrays.get(ROWS)
-    if not isinstance(theirs, np.ndarray) or theirs.dtype != rows.dtype or theirs.tobytes() != rows.tobytes():
-        return None
-    stacks: list[Stack] = []
-    for field in fields:
-        if field in arrays:
-            stacks.append(arrays[field])
-        elif all(f"{field}.{at}" in arrays for at in range(len(rows))):
-            stacks.append([arrays[f"{field}.{at}"] for at in range(len(rows))])
-        else:
-            return None
-        if len(stacks[-1]) != len(rows):
-            return None
-    return stacks

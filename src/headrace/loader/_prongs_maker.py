@@ -20,14 +20,20 @@ from headrace.loader._loader import Loader
 from headrace.loader._order import EpochBatches
 from headrace.loader._pixels import PixelBatch, Rows
 from headrace.loader._prongs_arrays import flat
+from headrace.loader._prongs_shapes import BatchShapes
 from headrace.loader._ranks import Ranks
 from headrace.prongs import BatchName
+from headrace.prongs._batch_file import LIMITS
 from headrace.records import Dataset
 from headrace.transforms import Recipe
 
+MAX_SAMPLES = 1 << 16
+"""Of a batch. The memory for its bookkeeping is allocated before anything else of it is known."""
+_MAX_STRETCHES = 64
+
 
 class CannotPrepare(LoaderError):
-    """A batch with a sample that cannot be loaded: the host, which knows what to do about it, makes it itself."""
+    """A batch that is too large, or has a sample that cannot be loaded: the host makes it itself."""
 
 
 class BatchMaker:
@@ -67,22 +73,42 @@ class BatchMaker:
                 )
         self.fields = pixel_fields(self._loader.dataset, recipe.fields)
         self._gather = self._loader.dataset.gather
+        self._shapes = BatchShapes(self._loader.dataset, self.fields, self._loader._parts.compiled)  # noqa: SLF001
         self._stretches: dict[tuple[int, int, int, int], EpochBatches] = {}
+
+    @property
+    def batch_size(self) -> int:
+        """Samples that a rank has in a batch."""
+        return self._recipe.batch_size
 
     def remaining(self, *, epoch: int, rank: int, start: int, stop: int) -> int:
         """How many batches a stretch of a rank's epoch is divided into."""
         return len(self._batches(epoch, rank, start, stop))
 
     def begin(self, name: BatchName) -> Making:
-        """Let the threads begin with a batch; returns at once."""
+        """Let the threads begin with a batch; returns at once.
+
+        Raises:
+            CannotPrepare: It would be larger than a prepared batch may be.
+            IndexError: There is no such batch.
+
+        """
+        if self._recipe.batch_size > MAX_SAMPLES:
+            raise CannotPrepare(f"batch_size must be at most {MAX_SAMPLES} to be prepared; got {self.batch_size}")
         positions, _ = self._batches(name.epoch, name.rank, name.start, name.stop).batch(name.number)
         rows = self._gather.rows(positions)
+        shape = self._shapes.of(rows)
+        if shape is not None and shape.limits.n_bytes > LIMITS.n_bytes:
+            raise CannotPrepare(
+                f"a prepared batch must have at most {LIMITS.n_bytes} bytes; batch {name.number} of epoch {name.epoch} "
+                f"has {shape.n_bytes}: use smaller batches or images"
+            )
         return Making(name, self.fields, rows, self._loader._parts.workshop.source.submit(rows, name.epoch))  # noqa: SLF001
 
     def _batches(self, epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
         key = (epoch, rank, start, stop)
         if key not in self._stretches:
-            if len(self._stretches) >= 4 * self._recipe.world_size:
+            if len(self._stretches) >= _MAX_STRETCHES:
                 self._stretches.clear()  # of epochs long past; those under way are made again in no time
             self._stretches[key] = self._loader._parts.batches(  # noqa: SLF001
                 Ranks(rank, self._recipe.world_size), epoch, start, stop

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from headrace.errors import BadPreparedBatch
 from headrace.loader._pixels import Samples, Stack
 from headrace.loader._prongs_absent import Exchange
-from headrace.loader._prongs_arrays import stacked
+from headrace.loader._prongs_shapes import BatchShape, BatchShapes
 from headrace.loader._wait import StopSign
 from headrace.prongs import BatchName, Heartbeat, Stretch
 from headrace.prongs._accounting import resident_bytes
@@ -42,6 +42,10 @@ _UNSAID = 0.25
 _log = logging.getLogger("headrace.loader")
 
 
+class _Unexpected(Exception):
+    """A prepared batch is intact, and not what the host would have made."""
+
+
 class NearBatches:
     """What the near prong has of one epoch: shared by the reading thread and the one that supplies the trainer.
 
@@ -53,12 +57,14 @@ class NearBatches:
         exchange: Exchange,
         last: BatchName,
         *,
-        fields: tuple[str, ...],
+        shapes: BatchShapes,
         samples: Callable[[int], Samples],
         depth: int = DEPTH,
     ) -> None:
         """`last` names the last batch of the stretch; `samples` gives those of each of them, to the reading thread."""
-        self._exchange, self._last, self._fields, self._samples, self._depth = exchange, last, fields, samples, depth
+        self._exchange, self._last, self._shapes, self._samples, self._depth = exchange, last, shapes, samples, depth
+        self._expected: tuple[int, Samples, BatchShape | None] | None = None
+        self._failed: str | None = None
         self._changed = threading.Condition()
         self._ready: dict[int, tuple[Samples, list[Stack]]] = {}
         self._bad: dict[int, str] = {}
@@ -164,6 +170,8 @@ class NearBatches:
     @property
     def lost(self) -> str | None:
         """Why no batch is to be expected at present, if none is."""
+        if self._failed is not None:
+            return self._failed
         beat = self.beat
         if beat is None:
             return "no near worker has come"
@@ -200,20 +208,42 @@ class NearBatches:
                     self._changed.wait(early)
             return
         try:
-            prepared = self._exchange.read(self._last._replace(number=number))
-        except BadPreparedBatch as error:
+            self._read(number)
+        except (BadPreparedBatch, _Unexpected) as error:
             self._settle(number, None, str(error))
-            return
+
+    def _read(self, number: int) -> None:
+        """Read a batch if it is there. BadPreparedBatch or _Unexpected if the host has to make it."""
+        samples, shape = self._expect(number)
+        if shape is None:
+            raise _Unexpected("a sample of it cannot be transformed")
+        prepared = self._exchange.read(self._last._replace(number=number), shape.limits)
         if prepared is None:
             self._due = self._next_look()
             return
         self._came = time.monotonic()
+        try:
+            stacks = shape.stacked(prepared.arrays)
+        except ValueError as error:
+            raise _Unexpected(f"the prepared batch is not the one that was asked for: {error}") from None
         self.read_seconds.append(prepared.seconds)
         self.read_cpu.append(prepared.cpu_seconds)
         self.batch_bytes = prepared.n_bytes
-        samples = self._samples(number)
-        stacks = stacked(prepared.arrays, self._fields, samples[0])
-        self._settle(number, None if stacks is None else (samples, stacks), "its rows are not those of this batch")
+        self._settle(number, (samples, stacks), "")
+
+    def _expect(self, number: int) -> tuple[Samples, BatchShape | None]:
+        """Work out, once for each batch, which samples it has and what they look like."""
+        if self._expected is None or self._expected[0] != number:
+            samples = self._samples(number)
+            self._expected = (number, samples, self._shapes.of(samples[0]))
+        return self._expected[1:]
+
+    def fail(self, error: Exception) -> None:
+        """Expect nothing more in this epoch: the reading thread has met an error that nobody foresaw."""
+        self._failed = f"prepared batches cannot be read: {type(error).__name__}: {error}"
+        _log.warning("offload: %s; the host makes all batches of this epoch", self._failed)
+        with self._changed:
+            self._changed.notify_all()
 
     @property
     def _has_enough(self) -> bool:
@@ -225,8 +255,9 @@ class NearBatches:
                 self._top = number
                 self._unsaid += 1
                 if found is None:
+                    level = logging.INFO if self._bad else logging.WARNING  # the first of an epoch stands for all
                     self._bad[number] = why
-                    _log.info("batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
+                    _log.log(level, "batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
                 else:
                     self._ready[number] = found
                 self._pass_left()
@@ -291,7 +322,11 @@ class ReadingThread:
 
 def _work(near: NearBatches, stop: StopSign) -> None:
     while not stop.is_set() and threading.main_thread().is_alive():
-        near.tell()
-        near.step()
+        try:
+            near.tell()
+            near.step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer must not wait for this thread
+            near.fail(error)
+            break
     if threading.main_thread().is_alive():
         near.tell(last=True)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from headrace.prongs._batch_file import BatchFile
+from headrace.prongs._exchange_files import Refused, open_file
 from headrace.prongs._reader_buffers import ALIGNMENT, Memory, allocate_pages
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
 # A file system that knows no direct writes says so when the file is opened, or when it is written.
 _REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 # Linux takes no more pieces than this at a time.
@@ -34,21 +34,21 @@ class Writer:
         """Whether writes go past the page cache; False once the file system has refused."""
         self._scratch: Memory = np.empty(0, np.uint8)
 
-    def write(self, path: Path, content: BatchFile) -> None:
+    def write(self, name: str | Path, content: BatchFile, *, dir_fd: int | None = None) -> None:
         """Write a file, or another one over it, and sync it."""
         try:
-            self._write(path, content)
+            self._write(name, content, dir_fd)
         except OSError as error:
             if not self.direct or error.errno not in _REFUSALS:
                 raise
             self.direct = False
-            self._write(path, content)
+            self._write(name, content, dir_fd)
 
-    def _write(self, path: Path, content: BatchFile) -> None:
+    def _write(self, name: str | Path, content: BatchFile, dir_fd: int | None) -> None:
         if self.direct:
-            _write(path, _O_DIRECT, self._aligned(content), content.n_bytes)
+            _write(name, _O_DIRECT, self._aligned(content), content.n_bytes, dir_fd)
         else:
-            _write(path, 0, content.pieces, content.n_bytes)
+            _write(name, 0, content.pieces, content.n_bytes, dir_fd)
 
     def _aligned(self, content: BatchFile) -> list[Any]:
         """Give the same bytes as pieces that are aligned and whole blocks."""
@@ -71,8 +71,19 @@ class Writer:
         return [part for part in parts if len(part)]
 
 
-def _write(path: Path, flags: int, pieces: list[Any], n_bytes: int) -> None:
-    handle = os.open(path, _FLAGS | flags, 0o666)
+def _open(name: str | Path, flags: int, dir_fd: int | None) -> int:
+    """Open what is there to be written over, or a new file if there is nothing, or nothing to be written over."""
+    try:
+        return open_file(name, os.O_WRONLY | flags, dir_fd=dir_fd)
+    except Refused:
+        os.unlink(name, dir_fd=dir_fd)
+    except FileNotFoundError:
+        pass
+    return open_file(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, dir_fd=dir_fd)
+
+
+def _write(name: str | Path, flags: int, pieces: list[Any], n_bytes: int, dir_fd: int | None) -> None:
+    handle = _open(name, flags, dir_fd)
     try:
         left = [memoryview(piece).cast("B") for piece in pieces]
         end = 0

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from headrace.prongs._exchange import TEMPORARY
+from headrace.prongs._claims import parse_object
+from headrace.prongs._exchange_files import open_file, opened_folder, replace_file
 from headrace.records._checksum import crc32c, to_hex
 
 CELL_BYTES = 4096
@@ -42,17 +43,20 @@ def pack_cell(document: dict[str, Any]) -> bytes:
 
 
 def unpack_cell(content: bytes) -> dict[str, Any] | None:
-    """Read the bytes of a cell; None if they are not those of a whole one."""
+    """Read the bytes of a cell; None if they are not those of an intact one. Never raises."""
     rest = content[_HEAD:]
     if len(content) != CELL_BYTES or content[:_HEAD] != _MAGIC + to_hex(crc32c(rest)).encode():
         return None
-    document = json.loads(rest)
-    return document if isinstance(document, dict) else None
+    try:
+        return parse_object(rest)
+    except ValueError:  # the checksum is right, so it was written like this on purpose; it says nothing all the same
+        return None
 
 
 def create_cell(path: Path, document: dict[str, Any], token: str) -> None:
-    """Make a cell that is whole from the start."""
-    write_whole(path, pack_cell(document), token)
+    """Make a cell that is intact from the start."""
+    with opened_folder(path.parent) as folder:
+        replace_file(path.name, pack_cell(document), token, dir_fd=folder)
 
 
 def write_cell(path: Path, document: dict[str, Any]) -> bytes:
@@ -61,7 +65,8 @@ def write_cell(path: Path, document: dict[str, Any]) -> bytes:
     A file system that is full has room for it still, as a rule; it has its block.
     """
     content = pack_cell(document)
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    with opened_folder(path.parent) as folder:
+        handle = open_file(path.name, os.O_WRONLY, dir_fd=folder)
     try:
         os.pwrite(handle, content, 0)
     finally:
@@ -78,8 +83,10 @@ class CellReader(Generic[Said]):
     """Reads a cell again and again. What has not changed is not taken apart again, so that a look costs 10 µs."""
 
     def __init__(self, path: Path, parse: Callable[[dict[str, Any]], Said]) -> None:
+        """Read the cell at `path`; `parse` raises ValueError for a document that makes no sense."""
         self._path, self._parse = path, parse
         self._last: tuple[bytes, Said | None] = (b"", None)
+        self._unusable: tuple[bytes, str | None] = (b"", None)
 
     @property
     def last(self) -> Said | None:
@@ -87,49 +94,48 @@ class CellReader(Generic[Said]):
         return self._last[1]
 
     def read(self) -> Said | None:
-        """Give what it says; None if it is not whole, however often one looks. Any thread may."""
+        """Return what it says; None if it is not intact, however often one looks. Any thread may.
+
+        Raises:
+            ValueError: It is intact and makes no sense.
+            OSError: It cannot be read; Refused if it is not a regular file.
+
+        """
+        content = b""
         for look in range(_LOOKS):
             content = cell_content(self._path)
             known, said = self._last
             if content == known:
                 return said
+            if self._is_unusable(content):
+                return None
             document = unpack_cell(content)
             if document is not None:
-                said = self._parse(document)
+                try:
+                    said = self._parse(document)
+                except ValueError as error:
+                    self._unusable = (content, str(error))
+                    raise
                 self._last = (content, said)
                 return said
             if look + 1 < _LOOKS:
                 time.sleep(_BETWEEN_LOOKS)
+        self._unusable = (content, None)  # not in the midst of a write: the same bytes will not become better
         return None
+
+    def _is_unusable(self, content: bytes) -> bool:
+        known, why = self._unusable
+        if content != known or not known:
+            return False
+        if why is not None:
+            raise ValueError(why)
+        return True
 
 
 def cell_content(path: Path) -> bytes:
-    """Read the bytes of a cell, whole or not."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Read the bytes of a cell, intact or not."""
+    handle = open_file(path)
     try:
         return os.pread(handle, CELL_BYTES + 1, 0)
     finally:
         os.close(handle)
-
-
-def write_whole(path: Path, content: bytes, token: str) -> None:
-    """Write a file under another name, sync it and give it its name."""
-    temporary = path.with_name(f".{path.name}.{token}{TEMPORARY}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        try:
-            write_all(handle, content)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_all(handle: int, content: Any) -> None:
-    """Write all bytes of a buffer, however many of them a call takes."""
-    rest = memoryview(content).cast("B")
-    while rest:
-        rest = rest[os.write(handle, rest) :]

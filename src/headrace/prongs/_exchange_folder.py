@@ -14,15 +14,20 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.prongs._exchange import HOST, NEAR, RECIPE, ROWS, SUFFIX, TEMPORARY, batch_of, is_run, rank_of
-from headrace.prongs._exchange_cell import create_cell, read_cell, write_whole
+from headrace.prongs._exchange_cell import pack_cell, read_cell
+from headrace.prongs._exchange_files import FOLDER_MODE, opened_folder, remove_file, replace_file
 from headrace.prongs._exchange_machine import is_gone
 from headrace.prongs._exchange_status import NOBODY, Wish
+
+MAX_LISTED = 4096
+"""Names that are looked at in one folder. More of them were not made by trainings."""
 
 # A near worker that is just giving a batch its name may come in between; then the folder is looked through again.
 _REMOVAL_SECONDS = 2.0
@@ -37,15 +42,17 @@ def make_rank_folder(folder: Path, wish: Wish, recipe: bytes, rows: npt.NDArray[
     building = folder.with_name(f".{folder.name}.{wish.session}{TEMPORARY}")
     _make_folders(building)
     try:
-        write_whole(building / RECIPE, recipe, wish.session)
-        if rows is not None:
-            file = io.BytesIO()
-            np.save(file, np.ascontiguousarray(rows, np.int64), allow_pickle=False)
-            write_whole(building / ROWS, file.getvalue(), wish.session)
-        create_cell(building / NEAR, NOBODY, wish.session)
-        create_cell(building / HOST, wish.to_json(), wish.session)
+        with opened_folder(building) as inside:
+            replace_file(RECIPE, recipe, wish.session, dir_fd=inside)
+            if rows is not None:
+                file = io.BytesIO()
+                np.save(file, np.ascontiguousarray(rows, np.int64), allow_pickle=False)
+                replace_file(ROWS, file.getvalue(), wish.session, dir_fd=inside)
+            replace_file(NEAR, pack_cell(NOBODY), wish.session, dir_fd=inside)
+            replace_file(HOST, pack_cell(wish.to_json()), wish.session, dir_fd=inside)
         remove_rank(folder)
-        building.rename(folder)
+        with opened_folder(folder.parent, 1) as run:
+            os.rename(building.name, folder.name, src_dir_fd=run, dst_dir_fd=run)
     except BaseException:
         with contextlib.suppress(OSError):
             remove_rank(building)
@@ -55,33 +62,43 @@ def make_rank_folder(folder: Path, wish: Wish, recipe: bytes, rows: npt.NDArray[
 
 def _make_folders(building: Path) -> None:
     for attempt in range(_TRIES):
-        building.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            building.parent.mkdir(FOLDER_MODE)
         try:
-            return building.mkdir(exist_ok=True)
+            with opened_folder(building.parent, 1) as run:
+                try:
+                    os.mkdir(building.name, FOLDER_MODE, dir_fd=run)
+                except FileExistsError:  # left by an attempt that failed, or planted by somebody else
+                    remove_rank(building)
+                    os.mkdir(building.name, FOLDER_MODE, dir_fd=run)
+                return
         except FileNotFoundError:  # the run's last rank has just left, and taken the run's folder along
             if attempt + 1 == _TRIES:
                 raise
-    return None
 
 
 def remove_rank(folder: Path) -> None:
     """Remove a rank's folder, also what comes into it meanwhile. One that is not there is fine.
 
-    Its cells go first: without them a near worker writes nothing into it any more. OSError if it holds other files.
+    Its cells go first: without them a near worker writes nothing into it any more. OSError if it holds other files, or
+    is a symbolic link: what that leads to is nobody's business.
     """
     deadline = time.monotonic() + _REMOVAL_SECONDS
     while True:
         try:
-            for name in (HOST, NEAR, *_names(folder)):
-                if _is_ours(name):
-                    (folder / name).unlink(missing_ok=True)
-            return folder.rmdir()
+            with opened_folder(folder, listing=True) as inside:
+                for name in (HOST, NEAR, *os.listdir(inside)):  # noqa: PTH208 - of a handle, not of a path
+                    if _is_ours(name):
+                        remove_file(name, dir_fd=inside)
+            with opened_folder(folder.parent, 1) as run:
+                os.rmdir(folder.name, dir_fd=run)
+                return
         except FileNotFoundError:
-            return None
+            return
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.ESTALE):
                 raise
-            foreign = [name for name in _names(folder) if not _is_ours(name)]
+            foreign = [name for name in _names(folder, 2) if not _is_ours(name)]
             if foreign:
                 raise OSError(errno.ENOTEMPTY, f"{foreign[0]!r} in it is no file of an exchange", str(folder)) from None
             if time.monotonic() > deadline:
@@ -89,8 +106,12 @@ def remove_rank(folder: Path) -> None:
         time.sleep(_BETWEEN_TRIES)
 
 
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
+def _names(folder: Path, levels: int) -> list[str]:
+    try:
+        with opened_folder(folder, levels, listing=True) as inside:
+            return os.listdir(inside)  # noqa: PTH208 - of a handle, not of a path
+    except FileNotFoundError:
+        return []
 
 
 def _is_ours(name: str) -> bool:
@@ -102,19 +123,31 @@ def _is_ours(name: str) -> bool:
 def leave_run(run: Path) -> None:
     """Remove a run of which no rank is left, and none is being made: its plans, and its folder."""
     with contextlib.suppress(OSError):
-        names = _names(run)
+        names = _names(run, 1)
         if all(_PLAN.fullmatch(name) for name in names):
-            for name in names:
-                (run / name).unlink(missing_ok=True)
+            with opened_folder(run, 1) as inside:
+                for name in names:
+                    remove_file(name, dir_fd=inside)
             run.rmdir()
 
 
 def remove_plans(run: Path) -> None:
     """Remove what an earlier training of the same name has planned."""
-    with contextlib.suppress(FileNotFoundError):
-        for name in _names(run):
-            if _PLAN.fullmatch(name):
-                (run / name).unlink(missing_ok=True)
+    for name in _names(run, 1):
+        if _PLAN.fullmatch(name):
+            remove_plan(run / name)
+
+
+def remove_plan(path: Path) -> None:
+    """Remove one plan."""
+    with opened_folder(path.parent, 1) as run:
+        remove_file(path.name, dir_fd=run)
+
+
+def write_plan(path: Path, content: bytes, token: str) -> None:
+    """Write a plan, which other ranks see complete or not at all."""
+    with opened_folder(path.parent, 1) as run:
+        replace_file(path.name, content, token, dir_fd=run)
 
 
 def rank_folders(exchange: Path) -> Iterator[tuple[Path, int]]:
@@ -139,7 +172,8 @@ def _in_runs(exchange: Path) -> Iterator[Path]:
 def _folders(path: Path) -> list[Path]:
     try:
         with os.scandir(path) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+            listed = islice(entries, MAX_LISTED)
+            return sorted(Path(entry.path) for entry in listed if entry.is_dir(follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
 

@@ -18,15 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import BadPreparedBatch, ExchangeError
-from headrace.prongs._batch_file import bad
+from headrace.prongs._batch_file import LIMITS, Limits, bad
+from headrace.prongs._claims import parse_object
 from headrace.prongs._exchange import BatchName, Origin, Stretch, batch_file, digest, plan_file, rank_folder, run_folder
-from headrace.prongs._exchange_cell import write_whole
-from headrace.prongs._exchange_folder import remove_plans, sweep_dead
+from headrace.prongs._exchange_files import read_small_file
+from headrace.prongs._exchange_folder import remove_plans, sweep_dead, write_plan
 from headrace.prongs._exchange_machine import new_token
-from headrace.prongs._exchange_status import MOST_STRETCHES, Heartbeat
+from headrace.prongs._exchange_status import MAX_STRETCHES, Heartbeat
 from headrace.prongs._exchange_voice import Voice
 from headrace.prongs._reader import PreparedBatch, Reader
 from headrace.prongs._reader_buffers import Memory
+
+MAX_PLAN_BYTES = 1 << 20
 
 
 class HostExchange:
@@ -89,8 +92,8 @@ class HostExchange:
         hears of it at once if `soon`, else with the host's next beat.
         """
         wanted = tuple(stretch for stretch in stretches if stretch.top > stretch.bottom)
-        if len(wanted) > MOST_STRETCHES:
-            raise ValueError(f"{len(wanted)} stretches are wanted at a time; {MOST_STRETCHES} is the most")
+        if len(wanted) > MAX_STRETCHES:
+            raise ValueError(f"{len(wanted)} stretches are wanted at a time; {MAX_STRETCHES} is the most")
         self._voice.order(wanted, soon=soon)
 
     def ready(self, name: BatchName) -> bool:
@@ -98,11 +101,12 @@ class HostExchange:
         beat = self.heartbeat()
         return beat is not None and beat.published(name)
 
-    def read(self, name: BatchName) -> PreparedBatch | None:
-        """Give a prepared batch; None if it is not there yet.
+    def read(self, name: BatchName, limits: Limits = LIMITS) -> PreparedBatch | None:
+        """Return a prepared batch; None if it is not there yet.
 
         Raises:
-            BadPreparedBatch: It is truncated, damaged, stale, of another run, or the near worker could not make it.
+            BadPreparedBatch: It is truncated, damaged, stale, of another run, larger than `limits` allow, or the
+                offload worker could not make it.
 
         """
         seen = self._for_us(self._voice.seen)
@@ -111,7 +115,7 @@ class HostExchange:
             return None
         path = f"{self._folder}{os.sep}{batch_file(name)}"
         try:
-            prepared = self._reader.read(path, name)
+            prepared = self._reader.read(path, name, limits)
             if prepared is None:
                 if known and not self.ready(name):
                     return None  # another near worker has come, and has not made it yet
@@ -164,17 +168,16 @@ class HostExchange:
         content = json.dumps(document, separators=(",", ":")).encode()
         self._voice.keep(path)
         try:
-            write_whole(path, content, self.session)
+            write_plan(path, content, self.session)
         except OSError as error:
             self._voice.trouble = f"{path}: {error.strerror or error}"
 
     def read_plan(self, epoch: int) -> dict[str, Any] | None:
         """Give the plan of an epoch; None if it has not been published yet."""
         try:
-            document = json.loads((run_folder(self.path, self.run) / plan_file(epoch)).read_bytes())
+            return parse_object(read_small_file(run_folder(self.path, self.run) / plan_file(epoch), MAX_PLAN_BYTES))
         except (OSError, ValueError):
             return None
-        return document if isinstance(document, dict) else None
 
     def close(self) -> None:
         """Remove all files of this rank, and of the run if no other rank is left. Any number of times; never raises."""

@@ -8,7 +8,7 @@ until the next look; nothing else comes of it.
 
 from __future__ import annotations
 
-import json
+import io
 import threading
 import time
 from dataclasses import replace
@@ -18,14 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.prongs._claims import MALFORMED, parse_object
 from headrace.prongs._exchange import ABANDONED_SECONDS, HOST, NEAR, RECIPE, ROWS, TAKEOVER_SECONDS, Origin, digest
 from headrace.prongs._exchange_cell import CellReader, cell_content, read_cell, write_cell
+from headrace.prongs._exchange_files import read_small_file
 from headrace.prongs._exchange_machine import Process, is_gone, this_machine, this_process
 from headrace.prongs._exchange_status import Heartbeat, Wish
 from headrace.prongs._exchange_voice import Watch
 
 # Two claims of the same instant: both look again after this long, and find one name.
 _CLAIM_SECONDS = 0.05
+MAX_RECIPE_BYTES = 1 << 20
+MAX_ROWS = 1 << 26
+_MAX_ROWS_HEADER = 1 << 12
 
 
 class Gone(Exception):
@@ -35,16 +40,17 @@ class Gone(Exception):
 class NearRank:
     """One rank of one run, as a near worker sees it."""
 
-    def __init__(self, folder: Path, rank: int, worker: str) -> None:
+    def __init__(self, folder: Path, rank: int, worker: str, max_rows: int = MAX_ROWS) -> None:
         """Read what the host has published. OSError or ValueError if that cannot be done, or not yet."""
         self.folder, self.rank, self._worker = folder, rank, worker
         self._process = this_process()
         self._cell = CellReader(folder / HOST, Wish.from_json)
         self._written = b""
-        content = (folder / RECIPE).read_bytes()
-        self.recipe: dict[str, Any] = json.loads(content)
-        rows = folder / ROWS
-        self.rows: npt.NDArray[np.int64] | None = np.load(rows, allow_pickle=False) if rows.exists() else None
+        content = read_small_file(folder / RECIPE, MAX_RECIPE_BYTES)
+        self.recipe: dict[str, Any] = parse_object(content)
+        self.rows = read_rows(folder / ROWS, max_rows)
+        self.fault: str | None = None
+        """Why the host's cell makes no sense at present, if it does not."""
         self.wish = self._read_wish()
         self.origin = Origin(folder.parent.name, self.wish.session, digest(content))
         self._beat = 0
@@ -54,7 +60,7 @@ class NearRank:
     def _read_wish(self) -> Wish:
         wish = self._cell.read()
         if wish is None:
-            raise ValueError(f"{self.folder / HOST}: not whole, however often one looks")
+            raise ValueError(f"{self.folder / HOST} is damaged")
         return wish
 
     def look(self) -> bool:
@@ -63,8 +69,10 @@ class NearRank:
             wish = self._read_wish()
         except FileNotFoundError:
             raise Gone(f"{self.folder} was removed") from None
-        except ValueError:
+        except ValueError as error:
+            self.fault = str(error)
             return False  # torn; the next look sees more
+        self.fault = None
         if wish.closed or wish.session != self.origin.session:
             raise Gone(f"{self.folder}: the host has {'closed' if wish.closed else 'begun a new session'}")
         self._host.note(wish.beat)
@@ -113,6 +121,25 @@ class NearRank:
             raise Gone(f"{self.folder} was removed") from None
 
 
+def read_rows(path: Path, max_rows: int) -> npt.NDArray[np.int64] | None:
+    """Read the rows of a selection; None if there is none, ValueError or OSError if it is not an array of int64."""
+    try:
+        content = read_small_file(path, _MAX_ROWS_HEADER + 8 * max_rows)
+    except FileNotFoundError:
+        return None
+    try:
+        file = io.BytesIO(content)
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(file, max_header_size=_MAX_ROWS_HEADER)
+        rows = np.frombuffer(content, np.int64, offset=file.tell())
+        if dtype != np.int64 or shape != rows.shape:
+            raise ValueError(f"{dtype} of shape {shape} in {len(content)} bytes")
+    except MALFORMED as error:
+        raise ValueError(f"{path} must be an array of int64 with one dimension: {error}") from None
+    return rows
+
+
 def is_abandoned(host: Process, silent_seconds: float) -> bool:
     """Whether a host is dead. On this machine that is certain; on another one, silence has to do."""
     if host.machine and host.machine == this_machine():
@@ -130,9 +157,6 @@ def read_near(folder: Path) -> Heartbeat | None:
 
 
 def read_wish(folder: Path) -> Wish | None:
-    """Read the host's cell; None if it is gone or makes no sense."""
-    try:
-        document = read_cell(folder / HOST)
-        return None if document is None else Wish.from_json(document)
-    except (OSError, ValueError):
-        return None
+    """Read the host's cell; None if it is damaged, as in the midst of a write. ValueError if it makes no sense."""
+    document = read_cell(folder / HOST)
+    return None if document is None else Wish.from_json(document)

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
+from headrace.prongs import _claims as claims
 from headrace.prongs._exchange import VERSION, BatchName, Stretch
 from headrace.prongs._exchange_machine import UNKNOWN, Process, is_gone
 
 State: TypeAlias = Literal["working", "waiting", "full", "refused", "trouble", "ended"]
 Energy: TypeAlias = Literal["counter", "model", "none"]
 
-MOST_STRETCHES = 8
-_MOST_REASON = 300  # characters, of four bytes at most: all of it must fit a cell
+MAX_STRETCHES = 8
+_MAX_EPOCH = 2**32 - 1
+_MAX_POSITION = 2**48
+_MAX_PROCESS = 2**31 - 1
+_MAX_COUNT = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,19 @@ class Wish:
     def from_json(cls, document: dict[str, Any]) -> Wish:
         """Read what a host says; ValueError if it is of another version or makes no sense."""
         check_version(document)
-        try:
-            stretches = tuple(Stretch(*map(operator.index, numbers)) for numbers in document["stretches"])
-            return cls(
-                session=str(document["session"]),
-                beat=operator.index(document["beat"]),
-                process=_process(document["process"]),
-                stretches=stretches,
-                closed=bool(document["closed"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the host's cell makes no sense: {error!r}") from None
+        stretches = document.get("stretches")
+        if not isinstance(stretches, list) or len(stretches) > MAX_STRETCHES:
+            raise ValueError(f"stretches must be a list of at most {MAX_STRETCHES}; found {claims.briefly(stretches)}")
+        closed = document.get("closed")
+        if not isinstance(closed, bool):
+            raise ValueError(f"closed must be true or false; found {claims.briefly(closed)}")
+        return cls(
+            session=claims.token("session", document.get("session")),
+            beat=claims.integer("beat", document.get("beat")),
+            process=_process(document.get("process")),
+            stretches=tuple(Stretch(*_stretch(numbers)) for numbers in stretches),
+            closed=closed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class Heartbeat:
 
     def to_json(self) -> dict[str, Any]:
         members = {name: getattr(self, name) for name in _MEMBERS}
-        return {"version": VERSION, **members, "reason": self.reason[:_MOST_REASON]}
+        return {"version": VERSION, **members, "reason": claims.printable(self.reason)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Heartbeat | None:
@@ -119,16 +125,15 @@ class Heartbeat:
         check_version(document)
         if document.get("worker") is None:
             return None
-        members = {name: value for name, value in document.items() if name in _MEMBERS}
-        try:
-            members["marks"] = tuple(tuple(map(operator.index, mark)) for mark in members["marks"])
-            members["process"] = _process(members["process"])
-            beat = cls(**members)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the near worker's cell makes no sense: {error!r}") from None
-        if beat.state not in get_args(State):
-            raise ValueError(f"the near worker's state is {beat.state!r}")
-        return beat
+        members: dict[str, Any] = {"process": _process(document.get("process")), "marks": _marks(document.get("marks"))}
+        for name, value in document.items():
+            check = _CHECKS.get(name)
+            if check is not None:
+                members[name] = check(name, value)
+        missing = [name for name in _REQUIRED if name not in members]
+        if missing:
+            raise ValueError(f"the offload worker's cell has no {missing[0]!r}")
+        return cls(**members)
 
 
 _MEMBERS = tuple(field.name for field in fields(Heartbeat))
@@ -138,13 +143,69 @@ NOBODY: dict[str, Any] = {"version": VERSION, "worker": None}
 
 
 def _process(members: Any) -> Process:
+    if not isinstance(members, list) or len(members) != 3:
+        raise ValueError(f"process must be a list of three members; found {claims.briefly(members)}")
     machine, number, started = members
-    return Process(str(machine), operator.index(number), operator.index(started))
+    return Process(
+        claims.text("process", machine),
+        claims.integer("process", number, 0, _MAX_PROCESS),
+        claims.integer("process", started),
+    )
+
+
+def _stretch(numbers: Any) -> tuple[int, int, int, int, int]:
+    """Check five numbers: epoch, start and stop in it, and two numbers of batches, the smaller one first."""
+    if not isinstance(numbers, list) or len(numbers) != 5:
+        raise ValueError(f"a stretch must be a list of five numbers; found {claims.briefly(numbers)}")
+    epoch = claims.integer("epoch", numbers[0], 0, _MAX_EPOCH)
+    start, stop, low, high = (claims.integer("stretch", each, 0, _MAX_POSITION) for each in numbers[1:])
+    if start > stop or low > high:
+        raise ValueError(f"a stretch must not end before it starts; found {numbers}")
+    return epoch, start, stop, low, high
+
+
+def _marks(marks: Any) -> tuple[tuple[int, int, int, int, int], ...]:
+    if not isinstance(marks, list) or len(marks) > MAX_STRETCHES:
+        raise ValueError(f"marks must be a list of at most {MAX_STRETCHES}; found {claims.briefly(marks)}")
+    return tuple(map(_stretch, marks))
+
+
+def _choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; found {claims.briefly(value)}")
+    return value
+
+
+def _bytes(name: str, value: Any) -> float:
+    return claims.number(name, value, float(claims.MAX_INTEGER))
+
+
+def _optional(name: str, value: Any) -> float | None:
+    return None if value is None else claims.number(name, value)
+
+
+def _count(name: str, value: Any) -> int:
+    return claims.integer(name, value, 0, _MAX_COUNT)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("session", "worker"), claims.token),
+    "state": lambda name, value: _choice(name, value, get_args(State)),
+    "energy": lambda name, value: _choice(name, value, get_args(Energy)),
+    "reason": claims.text,
+    **dict.fromkeys(("beat", "batches", "ahead_bytes", "held_bytes", "written_bytes", "read_bytes"), claims.integer),
+    "peak_bytes": claims.integer,
+    "mean_bytes": _bytes,
+    **dict.fromkeys(("ranks", "threads"), _count),
+    **dict.fromkeys(("busy_seconds", "cpu_seconds", "cpu_share"), claims.number),
+    **dict.fromkeys(("seconds_a_batch", "joules"), _optional),
+}
+_REQUIRED = ("session", "worker", "beat", "state")
 
 
 def check_version(document: dict[str, Any]) -> None:
     if document.get("version") != VERSION:
         raise ValueError(
-            f"the exchange has version {document.get('version')!r} and this Headrace knows {VERSION}: "
+            f"the exchange has version {claims.briefly(document.get('version'))} and this Headrace knows {VERSION}: "
             f"use the same Headrace on both sides"
         )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from headrace.prongs._exchange import BEAT_SECONDS, HOST, NEAR, SILENT_SECONDS, Stretch
 from headrace.prongs._exchange_cell import CellReader, cell_content, unpack_cell, write_cell
-from headrace.prongs._exchange_folder import leave_run, make_rank_folder, remove_rank
+from headrace.prongs._exchange_folder import leave_run, make_rank_folder, remove_plan, remove_rank
 from headrace.prongs._exchange_machine import this_process
 from headrace.prongs._exchange_status import Heartbeat, Wish
 
@@ -174,5 +174,5 @@ class Voice:
             remove_rank(self._folder)
         for path in self._kept:
             with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+                remove_plan(path)
         leave_run(self._folder.parent)

@@ -10,11 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from headrace.prongs._batch_file import BatchFile
 from headrace.prongs._batch_writer import Writer
 from headrace.prongs._exchange import TEMPORARY, BatchName, batch_file, batch_of
+from headrace.prongs._exchange_files import is_regular, opened_folder, remove_file
+
+MAX_ADOPTED = 100_000
+"""Files that are looked at in a folder that is taken over."""
 
 
 class Slots:
@@ -22,7 +27,7 @@ class Slots:
 
     def __init__(self, folder: Path, rank: int, token: str) -> None:
         self._folder = folder
-        self._temporary = folder / f".batch.{token}{TEMPORARY}"
+        self._temporary = f".batch.{token}{TEMPORARY}"
         self._writer = Writer()
         self._spare: tuple[BatchName, int] | None = None
         self.held: dict[BatchName, int] = {}
@@ -33,27 +38,28 @@ class Slots:
 
     def _adopt(self, rank: int) -> None:
         """Take over what an earlier near worker has published, and remove what it has left half-written."""
-        with os.scandir(self._folder) as entries:
-            for entry in entries:
+        with opened_folder(self._folder, listing=True) as folder, os.scandir(folder) as entries:
+            for entry in islice(entries, MAX_ADOPTED):
                 name = batch_of(entry.name, rank)
-                if name is not None:
-                    self.held[name] = entry.stat().st_size
+                if name is not None and is_regular(entry):
+                    self.held[name] = entry.stat(follow_symlinks=False).st_size
                 elif entry.name.startswith(".batch."):
-                    Path(entry.path).unlink(missing_ok=True)
+                    remove_file(entry.name, dir_fd=folder)
 
     def write(self, name: BatchName, content: BatchFile) -> None:
         """Publish a batch: written under another name, synced, renamed. OSError leaves nothing behind."""
         spare, self._spare = self._spare, None
-        try:
-            if spare is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    (self._folder / batch_file(spare[0])).rename(self._temporary)
-            self._writer.write(self._temporary, content)
-            self._temporary.rename(self._folder / batch_file(name))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._temporary.unlink(missing_ok=True)
-            raise
+        with opened_folder(self._folder) as folder:
+            try:
+                if spare is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(batch_file(spare[0]), self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
+                self._writer.write(self._temporary, content, dir_fd=folder)
+                os.replace(self._temporary, batch_file(name), src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    remove_file(self._temporary, dir_fd=folder)
+                raise
         self.held_bytes += content.n_bytes - self.held.get(name, 0)
         self.held[name] = content.n_bytes
 
@@ -78,5 +84,5 @@ class Slots:
             self._spare = None
 
     def _remove(self, name: BatchName) -> None:
-        with contextlib.suppress(OSError):
-            (self._folder / batch_file(name)).unlink(missing_ok=True)
+        with contextlib.suppress(OSError), opened_folder(self._folder) as folder:
+            remove_file(batch_file(name), dir_fd=folder)

@@ -19,16 +19,25 @@ from headrace.transforms import Recipe
 Maker: TypeAlias = BatchMaker
 
 
+MAX_RECIPES = 16
+"""Recipes that are followed at a time: each has threads, memory and an open dataset of its own."""
+_ROWS_A_SAMPLE = 16
+
+
 class Makers:
     """Gives the maker for a rank's recipe; it is made for the first rank and closed after the last."""
 
     def __init__(self, dataset: Path, threads: int) -> None:
         self._path, self._threads = dataset, threads
+        # A selection may repeat samples. One that is far longer than the dataset is taken for a mistake.
+        self.max_rows = max(1 << 20, _ROWS_A_SAMPLE * len(open_dataset(dataset)))
         self._makers: dict[str, tuple[Maker, int]] = {}
 
     def take(self, near: NearRank) -> Maker:
-        """Give the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
+        """Return the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
         key = near.origin.recipe
+        if key not in self._makers and len(self._makers) >= MAX_RECIPES:
+            raise ValueError(f"one offload worker follows at most {MAX_RECIPES} recipes: start another one")
         maker, users = self._makers.get(key) or (self._make(near.recipe, near.rows), 0)
         self._makers[key] = (maker, users + 1)
         return maker

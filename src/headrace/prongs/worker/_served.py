@@ -10,7 +10,9 @@ from collections.abc import Collection
 from typing import Any
 
 from headrace.prongs._batch_file import pack_batch
+from headrace.prongs._claims import MALFORMED
 from headrace.prongs._exchange import BatchName, Stretch
+from headrace.prongs._exchange_files import exists
 from headrace.prongs._exchange_near import Gone, NearRank, is_abandoned
 from headrace.prongs._exchange_status import Heartbeat, State
 from headrace.prongs._slots import Slots
@@ -29,6 +31,8 @@ class Served:
     def __init__(self, near: NearRank, maker: Maker, token: str) -> None:
         self.near, self.maker = near, maker
         self._slots = Slots(near.folder, near.rank, token)
+        self._stretches: tuple[Stretch, ...] = ()
+        self._complaint = ""
         self._looked = self._judged = 0.0
         # Of stretches, by all but their top: the mark, and the top that it was found under.
         self._marks: dict[tuple[int, int, int, int], tuple[int, int]] = {}
@@ -44,6 +48,22 @@ class Served:
         self.busy_seconds = 0.0
         self.ahead_bytes = 0
         self._settle()
+
+    @property
+    def title(self) -> str:
+        """Which rank it is, for people."""
+        return f"rank {self.near.rank} of run {self.near.folder.parent.name}"
+
+    @property
+    def gave(self) -> str:
+        """How much it was given, for people."""
+        batches = "1 batch" if self.batches == 1 else f"{self.batches} batches"
+        return f"gave {batches}, {self.written_bytes / 1e6:.1f} MB"
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong at present: with the folder, with what the host asks for, or with its cell."""
+        return self.reason or self._complaint or self.near.fault or ""
 
     def refresh(self, ahead_bytes: int) -> None:
         """Look at the host's wishes, not too often. Gone if there is no host any more."""
@@ -69,7 +89,7 @@ class Served:
             return None
         name = None
         if self._has_room(flying):
-            names = (self._next_of(stretch, flying) for stretch in self.near.wish.stretches)
+            names = (self._next_of(stretch, flying) for stretch in self._stretches)
             name = next((name for name in names if name is not None), None)
         if name is not None:
             self._since = self._since or time.monotonic()
@@ -108,19 +128,33 @@ class Served:
 
     def _settle(self) -> None:
         """Let go of what the host does not want any more."""
+        self._complaint = ""
+        self._stretches = tuple(stretch for stretch in self.near.wish.stretches if self._is_real(stretch))
         self._slots.keep_only(self.wants)
-        if not self.near.wish.stretches:
+        if not self._stretches:
             self._slots.drop_spare()
-        known = {stretch[:4] for stretch in self.near.wish.stretches}
+        known = {stretch[:4] for stretch in self._stretches}
         self._marks = {key: mark for key, mark in self._marks.items() if key in known}
         self._find_marks()
 
     def _find_marks(self) -> None:
-        for stretch in self.near.wish.stretches:
+        for stretch in self._stretches:
             self._mark(stretch)
 
     def wants(self, name: BatchName) -> bool:
-        return any(stretch.wants(name) for stretch in self.near.wish.stretches)
+        return any(stretch.wants(name) for stretch in self._stretches)
+
+    def _is_real(self, stretch: Stretch) -> bool:
+        """Whether there are such batches: a host could ask for 2**48 of them."""
+        try:
+            there = self.maker.remaining(
+                epoch=stretch.epoch, rank=self.near.rank, start=stretch.start, stop=stretch.stop
+            )
+        except MALFORMED:
+            there = 0
+        if stretch.top > there:
+            self._complaint = f"the host asks for batch {stretch.top - 1} of {there}"
+        return stretch.top <= there
 
     def publish(self, name: BatchName, batch: Any, declined: str | None = None) -> None:
         """Write a batch, unless nobody wants it any more. OSError as a full disk has it; Gone as ever."""
@@ -152,7 +186,7 @@ class Served:
 
     def fail(self, error: OSError) -> None:
         """Wait a while before the next try: the folder is full, or cannot be read or written. Gone if it is gone."""
-        if not self.near.folder.exists():
+        if not exists(self.near.folder):
             raise Gone(f"{self.near.folder} was removed") from None
         self._slots.drop_spare()
         self.state = "full" if error.errno in _FULL else "trouble"
@@ -172,7 +206,7 @@ class Served:
             worker="",
             beat=0,
             state=self.state,
-            reason=self.reason,
+            reason=self.trouble,
             marks=tuple(marks),
             batches=self.batches,
             busy_seconds=self.busy_seconds,

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The near worker's loop: finds ranks to serve, makes their batches in turn, publishes them, says that it lives."""
+"""The offload worker's loop: finds ranks to serve, makes their batches in turn, publishes them, says that it lives.
+
+Ranks are strangers to one another. Whatever one of them has in its folder, the others are served: an error ends the
+service of the rank that it came from (`_contained`), and a batch that takes long holds up its own recipe only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -22,13 +27,16 @@ from headrace.prongs._exchange_near import Gone
 from headrace.prongs.worker._maker import Makers
 from headrace.prongs.worker._search import Search
 from headrace.prongs.worker._served import Served
-from headrace.records import open_dataset
 
 # Each look costs a fifth of a millisecond, which an eighth of a core feels: while a batch is made there are few.
 _MAKING_SECONDS = 0.1
 _WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.05
 _SAMPLES_A_THREAD = 2
+# A batch of one recipe may be done while that of another is waited for.
+_MIXED_SECONDS = 0.01
+
+_log = logging.getLogger("headrace.offload")
 
 
 class Progress(NamedTuple):
@@ -36,6 +44,8 @@ class Progress(NamedTuple):
 
     ranks: int
     batches: int
+    """Given to all ranks so far."""
+    given_bytes: int
     seconds_a_batch: float | None
     held_bytes: int
     cpu_seconds: float
@@ -62,6 +72,7 @@ class NearWorker:
         cpu_share: What the caller limits each thread's core to; only told on to the host.
         ranks: Serve these alone; None is all.
         watts: What a busy core takes, for the energy account.
+        report: Is called with a line of text when a rank is taken, has ended, or is refused; None logs it (INFO).
 
     """
 
@@ -75,13 +86,14 @@ class NearWorker:
         cpu_share: float = 1.0,
         ranks: Collection[int] | None = None,
         watts: float | None = None,
+        report: Callable[[str], None] | None = None,
     ) -> None:
-        open_dataset(dataset)  # what is wrong with it is better said now
         self.name = new_token()
         self._exchange, self._threads, self._cpu_share = exchange, threads, cpu_share
         self._ahead_bytes = ahead_bytes
-        self._makers = Makers(dataset, threads)
-        self._search = Search(exchange, self.name, self._makers, ranks)
+        self._report = report or _log.info
+        self._makers = Makers(dataset, threads)  # opens the dataset: what is wrong with it is better said now
+        self._search = Search(exchange, self.name, self._makers, ranks, self._report)
         self._account = Account(watts)
         self._cost = self._account.cost()
         self._served: deque[Served] = deque()  # whose turn is next comes first
@@ -115,10 +127,11 @@ class NearWorker:
         return Progress(
             ranks=len(served),
             batches=self._past_batches + sum(one.batches for one in served),
+            given_bytes=self._past_bytes + sum(one.written_bytes for one in served),
             seconds_a_batch=sum(times) / len(times) / max(1, len(served)) if times else None,
             held_bytes=sum(one.held_bytes for one in served),
             cpu_seconds=self._cost.cpu_seconds,
-            trouble=next((one.reason for one in served if one.reason), self._search.trouble),
+            trouble=next((one.trouble for one in served if one.trouble), self._search.trouble),
         )
 
     # Whom to serve.
@@ -128,23 +141,36 @@ class NearWorker:
             self._served.append(found)
             self._members = tuple(self._served)
             self._has_served = True
+            self._report(f"serving {found.title}")
+            if self._stopped:
+                return
         share = self._ahead_bytes // max(1, len(self._served))
         for served in self._members:
-            try:
-                if served in self._lost:
-                    self._drop(served)
-                else:
+            with self._contained(served):
+                if served not in self._lost:
                     self._refresh(served, share)
-            except Gone:
+            if served in self._lost:
                 self._drop(served)
 
-    def _refresh(self, served: Served, ahead_bytes: int) -> None:
+    @contextlib.contextmanager
+    def _contained(self, served: Served) -> Iterator[None]:
+        """Keep what goes wrong with one rank from the others."""
         try:
-            served.refresh(ahead_bytes)
-        except OSError as error:
-            served.fail(error)
+            try:
+                yield
+            except OSError as error:
+                served.fail(error)
+        except Gone:
+            self._lost.add(served)
+        except Exception as error:  # noqa: BLE001 - a forged rank can fail in any way
+            self._lost.add(served)
+            with contextlib.suppress(Gone, OSError, ValueError):
+                self._search.refuse(served.near, f"{type(error).__name__}: {error}")
+
+    def _refresh(self, served: Served, ahead_bytes: int) -> None:
+        served.refresh(ahead_bytes)
         if served.is_abandoned():
-            self._drop(served)
+            self._lost.add(served)
             sweep_rank(served.near.folder)
 
     def _drop(self, served: Served) -> None:
@@ -155,6 +181,7 @@ class NearWorker:
         self._past_bytes += served.written_bytes
         self._flights = deque(flight for flight in self._flights if flight.served is not served)
         self._makers.give_back(served.near)
+        self._report(f"finished {served.title}: {served.gave}")
 
     # Batches.
 
@@ -162,51 +189,74 @@ class NearWorker:
         """Bring the oldest batch under way a little further, and others with it; False if there is none."""
         # What the host has made itself meanwhile need not be finished.
         self._flights = deque(flight for flight in self._flights if flight.served.wants(flight.name))
-        self._begin(self._most_flights())
+        self._begin()
         if not self._flights:
             return False
-        if self._flights[0].making.wait(_MAKING_SECONDS):
-            self._begin(self._most_flights() + 1)  # threads go on while this one is written
-            self._finish(self._flights[0])
-            self._flights.popleft()
+        done = self._done()
+        if done is not None:
+            self._begin(1)  # threads go on while this one is written
+            self._flights.remove(done)
+            self._finish(done)
         return True
 
-    def _begin(self, most: int) -> None:
-        """Submit batches, of each rank in turn, until so many are under way."""
-        for _ in range(len(self._served)):
-            while len(self._flights) < most:
-                served = self._served[0]
-                name = served.next_name([flight.name for flight in self._flights if flight.served is served])
-                self._served.rotate(-1)
-                if name is None:
-                    break
-                try:
-                    self._flights.append(Flight(served, name, served.maker.begin(name)))
-                except (HeadraceError, IndexError, ValueError) as error:  # no batch of this rank has such a name
-                    self._publish(served, name, {}, str(error))
+    def _done(self) -> Flight | None:
+        """Wait a little for the oldest batch of any recipe."""
+        oldest: dict[int, Flight] = {}
+        for flight in self._flights:
+            oldest.setdefault(id(flight.served.maker), flight)
+        first = True
+        for flight in oldest.values():
+            seconds = (_MAKING_SECONDS if len(oldest) == 1 else _MIXED_SECONDS) if first else 0.0
+            first = False
+            with self._contained(flight.served):
+                if flight.making.wait(seconds):
+                    return flight
+        return None
 
-    def _most_flights(self) -> int:
+    def _begin(self, more: int = 0) -> None:
+        """Submit batches, of each rank in turn, until each recipe has enough under way, and `more`."""
+        idle = 0
+        while idle < len(self._served) and not self._stopped:
+            served = self._served[0]
+            self._served.rotate(-1)
+            begun = False
+            with self._contained(served):
+                begun = self._begin_next(served, more)
+            idle = 0 if begun else idle + 1
+
+    def _begin_next(self, served: Served, more: int) -> bool:
+        """Submit the next batch of a rank; False if it has none, or enough is under way."""
+        under_way = sum(flight.served.maker is served.maker for flight in self._flights)
+        if served in self._lost or under_way >= self._most_flights(served) + more:
+            return False
+        name = served.next_name([flight.name for flight in self._flights if flight.served is served])
+        if name is None:
+            return False
+        try:
+            self._flights.append(Flight(served, name, served.maker.begin(name)))
+        except (HeadraceError, IndexError, ValueError) as error:
+            self._publish(served, name, {}, str(error))
+            return False
+        return True
+
+    def _most_flights(self, served: Served) -> int:
         """Enough for each thread to find samples waiting, however small the batches."""
-        smallest = min((int(served.near.recipe["batch_size"]) for served in self._served), default=1)
-        return max(1, -(-_SAMPLES_A_THREAD * self._threads // smallest))
+        return max(1, -(-_SAMPLES_A_THREAD * self._threads // served.maker.batch_size))
 
     def _finish(self, flight: Flight) -> None:
-        try:
-            batch = flight.making.take()
-        except HeadraceError as error:
-            self._publish(flight.served, flight.name, {}, str(error))
-        else:
-            self._publish(flight.served, flight.name, batch)
+        with self._contained(flight.served):
+            try:
+                batch = flight.making.take()
+            except HeadraceError as error:
+                self._publish(flight.served, flight.name, {}, str(error))
+            else:
+                self._publish(flight.served, flight.name, batch)
 
     def _publish(self, served: Served, name: BatchName, batch: Any, declined: str | None = None) -> None:
-        try:
-            try:
-                served.publish(name, batch, declined)
-            except OSError as error:
-                served.fail(error)
+        with self._contained(served):
+            served.publish(name, batch, declined)
+        if served not in self._lost:
             self._say(served)
-        except Gone:
-            self._lost.add(served)
 
     # Signs of life.
 
@@ -231,10 +281,8 @@ class NearWorker:
             while not ended.wait(0.8 * BEAT_SECONDS):
                 self._cost = self._account.cost()  # half a millisecond, too much for each batch
                 for served in self._members:
-                    try:
+                    with self._contained(served):
                         self._say(served)
-                    except Gone:
-                        self._lost.add(served)
 
         thread = threading.Thread(target=beat, name="headrace-near-beat", daemon=True)
         thread.start()
@@ -250,6 +298,7 @@ class NearWorker:
         self._cost = self._account.cost()
         for served in self._served:
             served.state = "ended"
-            with contextlib.suppress(Gone):
+            with self._contained(served):
                 self._say(served)
+            self._report(f"left {served.title}: {served.gave}")
         self._makers.close()
