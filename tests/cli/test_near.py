@@ -42,7 +42,10 @@ def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
     ran = run("near", dataset, "exchange", "--once", "--ahead", "1MB", "--workers", 2)
 
     assert ran.code == 0
-    assert "1 rank, 1 batches" in ran.err
+    assert ran.err.splitlines()[0] == "serving rank 0 of run run: batches of 2 samples"
+    assert "serving 1 rank: gave 1 batch, 8.2 kB" in ran.err
+    assert "finished rank 0 of run run: gave 1 batch, 0.00819 MB" in ran.err
+    assert ran.err.splitlines()[-1] == "ended: gave 1 batch, 8.2 kB"
     assert list(Path("exchange").iterdir()) == []
 
 
@@ -72,9 +75,12 @@ def test_ranks_are_read_as_they_are_written():
 
 
 def test_the_line_says_how_it_goes():
-    now = Progress(ranks=2, batches=41, seconds_a_batch=0.25, held_bytes=5_000_000, cpu_seconds=12.0, trouble="")
+    now = Progress(
+        2, batches=41, given_bytes=7 * 10**9, seconds_a_batch=0.25, held_bytes=10, cpu_seconds=12.0, trouble=""
+    )
 
-    assert _line(now, Path("x")) == "2 ranks, 41 batches, 0.25 s each, 5.0 MB ahead, 12.0 CPU s"
+    line = "serving 2 ranks: gave 41 batches, 7.0 GB, 0.25 s per batch, 10 B not read yet, 12.0 CPU seconds"
+    assert _line(now, Path("x")) == line
     assert _line(now._replace(ranks=0), Path("x")) == "waiting for a loader in x"
     assert _line(now._replace(ranks=0, trouble="what"), Path("x")).endswith("; what")
 
@@ -104,3 +110,10 @@ def test_under_nohup_it_goes_on_when_its_terminal_is_closed(dataset, tmp_path, s
             near.wait(0.3)
         near.terminate()
         assert near.wait(20) == 0
+
+
+def test_it_can_be_quiet(run, dataset, monkeypatch):
+    monkeypatch.setattr("headrace.cli.near._LINE_SECONDS", 0.0)
+    monkeypatch.setattr(NearWorker, "_work", NearWorker.stop)
+    assert run("near", dataset, "exchange", "--quiet").err == ""
+    assert "ended: gave 0 batches, 0 B" in run("near", dataset, "exchange").err

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
 _SHOWN_SECONDS = 0.5
 _LINE_SECONDS = 10.0
+_CLEAR = "\r\x1b[K"
 _SIMULATION = "Simulation"
 
 
@@ -40,6 +39,7 @@ def near(
         float | None, typer.Option(min=0, help="What a busy core takes, for the energy account.", show_default=False)
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave when the trainings that were served have ended.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     simulate: Annotated[
         bool,
         typer.Option(
@@ -69,6 +69,9 @@ def near(
     network. It can be started before the trainer or after it, and be stopped
     and started again at any time.
 
+    On standard error it reports whom it serves and how much it has given. SIGTERM, SIGINT (Ctrl-C) and SIGHUP stop it;
+    the exit code is 0 then, and 128 plus the signal's number if it could not end within 10 seconds.
+
     \b
     headrace near photos.hr /mnt/store/exchange
     headrace near photos.hr /dev/shm/exchange --cpu-share 0.25
@@ -92,7 +95,7 @@ def near(
     ahead_bytes = parse_size(ahead)
 
     def work() -> int:
-        return _serve(dataset, exchange, cpu_share, workers, ahead_bytes, chosen, watts, once)
+        return _serve(dataset, exchange, cpu_share, workers, ahead_bytes, chosen, watts, once, quiet)
 
     try:
         if cpu_share < 1:
@@ -135,68 +138,82 @@ def _serve(
     ranks: Collection[int] | None,
     watts: float | None,
     once: bool,
+    quiet: bool,
 ) -> int:
-    from headrace.prongs.worker import NearWorker  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+    from headrace.prongs.worker import NearWorker, StopOnSignals  # noqa: PLC0415 - brings pyarrow; other verbs need none
 
-    try:
-        worker = NearWorker(
-            dataset,
-            exchange,
-            threads=_threads(workers),
-            ahead_bytes=ahead_bytes,
-            cpu_share=cpu_share,
-            ranks=ranks,
-            watts=watts,
-        )
-    except (HeadraceError, OSError, ValueError) as error:
-        typer.echo(f"failed {error}", err=True)
-        return _batch.FAILED
-    with _ending_on_signals(worker):
-        worker.run(once=once, show=_shown(exchange))
-    if sys.stderr.isatty():
-        typer.echo(err=True)
+    worker: NearWorker | None = None
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        asked = True
+        if worker is not None:
+            worker.stop()
+
+    printer = _Printer(exchange, quiet=quiet)
+    with StopOnSignals(stop) as signals:
+        try:
+            worker = NearWorker(
+                dataset,
+                exchange,
+                threads=_threads(workers),
+                ahead_bytes=ahead_bytes,
+                cpu_share=cpu_share,
+                ranks=ranks,
+                watts=watts,
+                report=printer.line,
+            )
+        except (HeadraceError, OSError, ValueError) as error:
+            typer.echo(f"failed {error}", err=True)
+            return _batch.FAILED
+        if asked:
+            worker.stop()
+        worker.run(once=once, show=printer.show)
+    why = "ended" if signals.received is None else f"stopped by {signals.received.name}"
+    printer.line(f"{why}: gave {_given(worker.progress())}")
     return 0
 
 
-@contextlib.contextmanager
-def _ending_on_signals(worker: NearWorker) -> Iterator[None]:
-    from headrace.prongs._throttle import ending_signals  # noqa: PLC0415 - as its worker
+class _Printer:
+    """Prints on standard error: lines as things happen, and progress, on a terminal as one line that changes."""
 
-    numbers = ending_signals()
-    before = [signal.signal(number, lambda *_: worker.stop()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+    def __init__(self, exchange: Path, *, quiet: bool) -> None:
+        self._exchange, self._quiet = exchange, quiet
+        self._terminal = sys.stderr.isatty()
+        self._last = 0.0
+        self._shown = ""
 
+    def line(self, text: str) -> None:
+        """Print a line that stays."""
+        if not self._quiet:
+            typer.echo(f"{_CLEAR if self._terminal else ''}{text}", err=True)
 
-def _shown(exchange: Path) -> Callable[[NearWorker], None]:
-    """Show progress on standard error: one living line on a terminal, a line now and then elsewhere."""
-    terminal = sys.stderr.isatty()
-    last, said = 0.0, ""
-
-    def show(worker: NearWorker) -> None:
-        nonlocal last, said
-        if time.monotonic() - last < (_SHOWN_SECONDS if terminal else _LINE_SECONDS):
+    def show(self, worker: NearWorker) -> None:
+        """Show progress if it is time to, and if it has changed."""
+        now = time.monotonic()
+        if self._quiet or now - self._last < (_SHOWN_SECONDS if self._terminal else _LINE_SECONDS):
             return
-        last = time.monotonic()
-        text = _line(worker.progress(), exchange)
-        if terminal:
-            typer.echo(f"\r\x1b[K{text}", err=True, nl=False)
-        elif text != said:
+        self._last = now
+        text = _line(worker.progress(), self._exchange)
+        if self._terminal:
+            typer.echo(f"{_CLEAR}{text}", err=True, nl=False)
+        elif text != self._shown:
             typer.echo(text, err=True)
-        said = text
-
-    return show
+        self._shown = text
 
 
 def _line(now: Progress, exchange: Path) -> str:
-    if not now.ranks:
-        return f"waiting for a loader in {exchange}" + (f"; {now.trouble}" if now.trouble else "")
-    pace = "" if now.seconds_a_batch is None else f", {now.seconds_a_batch:.3g} s each"
     trouble = f"; {now.trouble}" if now.trouble else ""
+    if not now.ranks:
+        return f"waiting for a loader in {exchange}{trouble}"
+    pace = "" if now.seconds_a_batch is None else f", {now.seconds_a_batch:.3g} s per batch"
     return (
-        f"{now.ranks} {'rank' if now.ranks == 1 else 'ranks'}, {now.batches} batches{pace}, "
-        f"{_batch.human_bytes(now.held_bytes)} ahead, {now.cpu_seconds:.1f} CPU s{trouble}"
+        f"serving {now.ranks} {'rank' if now.ranks == 1 else 'ranks'}: gave {_given(now)}{pace}, "
+        f"{_batch.human_bytes(now.held_bytes)} not read yet, {now.cpu_seconds:.1f} CPU seconds{trouble}"
     )
+
+
+def _given(now: Progress) -> str:
+    batches = "1 batch" if now.batches == 1 else f"{now.batches} batches"
+    return f"{batches}, {_batch.human_bytes(now.given_bytes)}"

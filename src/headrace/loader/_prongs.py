@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_reader import DEPTH, NearBatches, ReadingThread
 from headrace.loader._prongs_record import Record, recorded_pattern
 from headrace.loader._prongs_shapes import BatchShapes
-from headrace.loader._prongs_stats import Resources, summarise_prongs
+from headrace.loader._prongs_stats import Resources, report_epoch, summarise_prongs
 from headrace.loader._prongs_supply import ProngMeters, ProngSupply
 from headrace.loader._prongs_walk import Knowledge, Walk
 from headrace.loader._state import LoaderState
@@ -132,6 +133,7 @@ class Prongs:
             ),
             meters=self._counts,
             decide=walk.decide,
+            finished=partial(report_epoch, self.knowledge, begun.epoch),
         )
         walk.order(supply)
         thread.start()

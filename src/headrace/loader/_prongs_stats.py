@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the two prongs did and used, host and near apart, as `Loader.stats` gives it."""
+"""What host and offload worker did and used, as `Loader.stats` gives it, and what an epoch gained by it."""
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import asdict
 from typing import Any
@@ -11,8 +12,48 @@ from headrace.loader._prongs_reader import NearBatches
 from headrace.loader._prongs_supply import ProngMeters
 from headrace.loader._prongs_walk import Knowledge
 from headrace.prongs._model import Watts
+from headrace.prongs._strategy import shown
 
 _BUSY = ("read_seconds", "decode_seconds", "transform_seconds")
+_MAX_EPOCHS = 1000
+
+_log = logging.getLogger("headrace.loader")
+
+
+def report_epoch(knowledge: Knowledge, epoch: int, batches: int, prepared: int, seconds: float) -> None:
+    """Note what the offload worker gave to an epoch and what that gained, and log it once.
+
+    Without it each batch would have taken as long as the host needs to make one, or the trainer to use one, whichever
+    is longer. What was measured may be a little off, so a small gain may come out below zero: then it is zero.
+    """
+    pace = knowledge.pace
+    alone = None if pace is None else batches * max(pace.host, pace.step)
+    gained = None if alone is None else max(0.0, alone - seconds) if prepared else 0.0
+    knowledge.epochs.append(
+        {
+            "epoch": epoch,
+            "batches": batches,
+            "offload_batches": prepared,
+            "seconds": seconds,
+            "host_only_seconds": alone,
+            "gained_seconds": gained,
+        }
+    )
+    del knowledge.epochs[:-_MAX_EPOCHS]
+    share = f"epoch {epoch}: the offload worker gave {prepared} of {batches} batches"
+    if not prepared:
+        why = f" ({knowledge.off})" if knowledge.off else ""
+        _log.info("%s%s; the epoch took %s", share, why, shown(seconds))
+    elif alone is None or gained is None:
+        _log.info("%s; the epoch took %s", share, shown(seconds))
+    else:
+        _log.info(
+            "%s; the epoch took %s, about %s without it (%.0f %% less time)",
+            share,
+            shown(seconds),
+            shown(max(alone, seconds)),
+            100 * gained / max(alone, seconds),
+        )
 
 
 class Resources:
@@ -76,6 +117,7 @@ def summarise_prongs(
             "take": knowledge.take_seconds,
         },
         "plans": [dict(plan) for plan in knowledge.plans],
+        "epochs": [dict(epoch) for epoch in knowledge.epochs],
         "host": {
             "busy_seconds": busy,
             "cpu_seconds": cpu,

@@ -21,6 +21,8 @@ from headrace.records._gather import Gather
 
 MOST_LATE = 2
 """So many late batches in a row, and the near prong is given up until the next epoch."""
+MAX_BAD = 8
+"""The same for batches that are damaged, forged or declined: the host makes each of them while the trainer waits."""
 
 # Slots that are looked at to find work for the host, as a multiple of the batches that it may have under way.
 _LOOK_AHEAD = 4
@@ -52,6 +54,8 @@ class ProngMeters:
 class ProngSupply:
     """Gives the drafts of one epoch, whoever makes them. `decide` is asked at each slot how to go on.
 
+    `finished` is called with the last one: how many there were, how many of them prepared, and seconds since the first.
+
     The host's batches are submitted ahead as ever; which slot they are for is found out when it comes. A near batch
     that does not come in time is redone for its slot, so the order is the strategy's, whatever fails.
     """
@@ -71,16 +75,19 @@ class ProngSupply:
         measure: Measure,
         meters: ProngMeters,
         decide: Callable[[ProngSupply, StopSign], None],
+        finished: Callable[[int, int, float], None],
     ) -> None:
         self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
         self.near, self._thread, self.turns = near, thread, turns
         self._ahead, self._helps = ahead, helps
-        self.measure, self._meters, self._decide = measure, meters, decide
+        self.measure, self._meters, self._decide, self._finished = measure, meters, decide, finished
+        self._begun: float | None = None
+        self._prepared = 0
         self._host: deque[Draft] = deque()
         self._claimed = 0
         self._redone: dict[int, Draft] = {}
         self._helped: dict[int, Draft] = {}
-        self._late_in_a_row = 0
+        self._late_in_a_row = self._bad_in_a_row = 0
         self.given_up: str | None = None
         self.taken = bytearray()
         """For each slot that was given out, whether it was the near prong's."""
@@ -95,6 +102,7 @@ class ProngSupply:
 
     def next(self, stop: StopSign) -> Draft:
         check(stop)
+        self._begun = self._begun or time.perf_counter()
         self._decide(self, stop)
         self._submit(stop)
         near = self.turns.is_near(self._near_is_ready())
@@ -111,6 +119,8 @@ class ProngSupply:
         self.measure.count(isinstance(draft.batch, NearPixels), time.perf_counter() - begun)
         self._note(draft)
         self._submit(stop)
+        if not self.turns.remaining:
+            self._finished(self.turns.batches, self._prepared, time.perf_counter() - self._begun)
         return draft
 
     def _wait_for_near(self, pixels: NearPixels, stop: StopSign) -> None:
@@ -190,7 +200,8 @@ class ProngSupply:
         meters.bound = max(meters.bound, self.bound)
         if pixels.fate == "near":
             meters.near += 1
-            self._late_in_a_row = 0
+            self._prepared += 1
+            self._late_in_a_row = self._bad_in_a_row = 0
             return
         meters.host += 1
         setattr(meters, pixels.fate, getattr(meters, pixels.fate) + 1)
@@ -198,6 +209,11 @@ class ProngSupply:
             self._late_in_a_row += 1
             if self._late_in_a_row >= MOST_LATE:
                 self.give_up(f"{MOST_LATE} prepared batches in a row were late by {self.bound:.3g} s")
+
+        if pixels.fate == "bad" and self.given_up is None:
+            self._bad_in_a_row += 1
+            if self._bad_in_a_row >= MAX_BAD:
+                self.give_up(f"{MAX_BAD} prepared batches in a row could not be used")
 
     def give_up(self, why: str) -> None:
         """Expect nothing more of the near prong in this epoch; its slots stay, and the host fills them."""

@@ -22,6 +22,7 @@ from headrace.loader._prongs_record import Record
 from headrace.loader._prongs_supply import ProngSupply
 from headrace.loader._wait import StopSign, check
 from headrace.prongs import Stretch
+from headrace.prongs._claims import MALFORMED, printable, text
 from headrace.prongs._model import Times
 from headrace.prongs._pattern import HOST_ONLY, Pattern
 from headrace.prongs._strategy import Decision, Outlook, Strategy
@@ -52,6 +53,8 @@ class Knowledge:
     off: str | None = None
     iterations: int = 0
     plans: list[dict[str, Any]] = field(default_factory=list)
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    """What each epoch had of the offload worker."""
     said: set[str] = field(default_factory=set)
 
     def say(self, off: str) -> None:
@@ -188,20 +191,26 @@ class Walk:
     def _published(self, slot: int, stop: StopSign) -> Decision | None:
         """Wait for what rank 0 has decided at this slot."""
         deadline = time.monotonic() + PLAN_SECONDS
+        found = "no plan"
         while time.monotonic() < deadline:
-            plan = self._exchange.read_plan(self.epoch) or {}
-            decisions = plan.get("decisions", {})
-            if plan.get("iteration") == self._iteration and str(slot) in decisions:
-                said = decisions[str(slot)]
-                return None if said["pattern"] is None else Decision(Pattern.from_json(said["pattern"]), said["off"])
+            plan = self._exchange.read_plan(self.epoch)
+            try:
+                if plan is not None and self._is_decided(plan, slot):
+                    return _decision(plan["decisions"][str(slot)])
+                found = "no plan" if plan is None else "a plan that does not say"
+            except MALFORMED as error:  # written by somebody else; rank 0 may still write its own
+                found = printable(f"a plan that makes no sense ({error})")
             if self._exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {self._exchange.trouble}")
             check(stop)
             time.sleep(_POLL_SECONDS)
         raise LoaderError(
             f"rank {self._plan.rank} has waited {PLAN_SECONDS:.0f} s for rank 0's plan of epoch {self.epoch} in "
-            f"{self._exchange.path}: give all ranks the same exchange folder, or leave near out"
+            f"{self._exchange.path} and found {found}: give all ranks the same exchange folder, or leave near out"
         )
+
+    def _is_decided(self, plan: dict[str, Any], slot: int) -> bool:
+        return bool(plan.get("iteration") == self._iteration and str(slot) in plan["decisions"])
 
     def _learn(self, supply: ProngSupply) -> None:
         known, near = self._knowledge, supply.near
@@ -225,3 +234,11 @@ class Walk:
             return
         self._near_paces.append(seconds)
         known.near_seconds = median(self._near_paces)
+
+
+def _decision(said: Any) -> Decision | None:
+    """Read what rank 0 has decided at a slot; one of `MALFORMED` if it makes no sense."""
+    off = said["off"] if said["off"] is None else text("off", said["off"])
+    if said["pattern"] is None:
+        return None
+    return Decision(Pattern.from_json(said["pattern"]), off)

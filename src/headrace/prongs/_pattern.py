@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.prongs._claims import briefly, integer
+
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
@@ -60,8 +62,8 @@ class Pattern:
     def from_json(cls, tree: Any) -> Pattern:
         """Read a pattern; ValueError if it is none."""
         if not isinstance(tree, Mapping) or set(tree) != {"skip", "near", "of", "phase"}:
-            raise ValueError(f"a pattern is an object with skip, near, of and phase; found {tree!r}")
-        return cls(**tree)
+            raise ValueError(f"a pattern is an object with skip, near, of and phase; found {briefly(tree)}")
+        return cls(**{name: integer(name, value) for name, value in tree.items()})
 
 
 HOST_ONLY = Pattern()

@@ -25,6 +25,7 @@ LOOK_SECONDS = 0.006
 """How often the child's clock is read while it runs."""
 SAVED_SECONDS = 0.02
 """How much of the wall clock's time a child that was idle may make up for."""
+_SIGNAL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
@@ -90,21 +91,31 @@ def _be_child(work: Callable[[], int]) -> None:
 
 def _keep_pace(child: int, rate: float, received: list[int]) -> int:
     pace = Pace(rate, time.monotonic(), _cpu_seconds(child))
+    ending = False
     while True:
         while received:
             os.kill(child, received.pop())
+            ending = True  # it is not held up any more: with a hundredth of a core it would take minutes to end
         number, status = os.waitpid(child, os.WNOHANG)
         if number == child:
-            return os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
         pause = pace.pause(time.monotonic(), _cpu_seconds(child))
-        if pause <= 0:
+        if pause <= 0 or ending:
             time.sleep(LOOK_SECONDS)
             continue
         os.kill(child, signal.SIGSTOP)
         try:
-            time.sleep(max(pause, LOOK_SECONDS))
+            _sleep(max(pause, LOOK_SECONDS), received)
         finally:
             os.kill(child, signal.SIGCONT)
+
+
+def _sleep(seconds: float, received: list[int]) -> None:
+    """Sleep until the time is over or a signal has come, which `time.sleep` sleeps through."""
+    until = time.monotonic() + seconds
+    while not received and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, _SIGNAL_SECONDS))
 
 
 def _cpu_seconds(process: int) -> float:

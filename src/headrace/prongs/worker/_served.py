@@ -58,7 +58,7 @@ class Served:
     def gave(self) -> str:
         """How much it was given, for people."""
         batches = "1 batch" if self.batches == 1 else f"{self.batches} batches"
-        return f"gave {batches}, {self.written_bytes / 1e6:.1f} MB"
+        return f"gave {batches}, {self.written_bytes / 1e6:.3g} MB"
 
     @property
     def trouble(self) -> str:

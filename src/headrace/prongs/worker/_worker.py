@@ -141,7 +141,7 @@ class NearWorker:
             self._served.append(found)
             self._members = tuple(self._served)
             self._has_served = True
-            self._report(f"serving {found.title}")
+            self._report(f"serving {found.title}: batches of {found.maker.batch_size} samples")
             if self._stopped:
                 return
         share = self._ahead_bytes // max(1, len(self._served))
