@@ -353,3 +353,22 @@ def test_an_iteration_that_is_left_leaves_nothing(core_path, exchange):
     deadline = time.monotonic() + 10
     while left_behind(exchange) and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+def test_each_epoch_says_once_what_it_gained(core_path, exchange, caplog):
+    """In the figures and in one line of the log; an epoch that is left early says nothing."""
+    caplog.set_level(logging.INFO, "headrace.loader")
+    with Loader(core_path, **OPTIONS, near=exchange, strategy=paced()) as loader:
+        for _ in range(2):
+            epoch_of(loader, pause=0.002)
+        for _ in loader:
+            break
+        figures = loader.stats()["prongs"]
+    lines = [message for message in caplog.messages if "the offload worker gave" in message]
+    assert [line.partition(":")[0] for line in lines] == ["epoch 0", "epoch 1"]
+    assert [entry["epoch"] for entry in figures["epochs"]] == [0, 1]
+    for entry, line in zip(figures["epochs"], lines, strict=True):
+        assert entry["batches"] == BATCHES
+        assert f"gave {entry['offload_batches']} of {BATCHES} batches" in line
+        assert entry["gained_seconds"] >= 0
+    assert sum(entry["offload_batches"] for entry in figures["epochs"]) <= figures["near_batches"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ from headrace.loader import Loader, _prongs_measure
 from headrace.loader._order import EpochBatches, EpochPlan, Order
 from headrace.loader._prongs_arrays import flat
 from headrace.loader._prongs_maker import BatchMaker
-from headrace.loader._prongs_measure import Measure
+from headrace.loader._prongs_measure import Measure, Pace
 from headrace.loader._prongs_pixels import bound_seconds
 from headrace.loader._prongs_record import Record, recorded_pattern, runs
 from headrace.loader._prongs_shapes import BatchShape, BatchShapes, Shape
+from headrace.loader._prongs_stats import report_epoch
+from headrace.loader._prongs_walk import Knowledge
 from headrace.loader._state import InvalidState, LoaderState
 from headrace.loader._stats import Meters
 from headrace.prongs import BatchName, Pattern
@@ -221,3 +224,31 @@ def test_the_shapes_of_a_batch_are_known_before_it_is_made(core_path, transform,
         stacks = shapes.of(arrays["_rows"]).stacked(arrays)
         assert len(stacks) == len(maker.fields)
     maker.close()
+
+
+@pytest.mark.parametrize(
+    ("prepared", "pace", "line", "gained"),
+    [
+        (
+            40,
+            Pace(0.1, 0.02, 0),
+            "gave 40 of 100 batches; the epoch took 6 s, about 10 s without it (40 % less time)",
+            4,
+        ),
+        (
+            40,
+            Pace(0.02, 0.05, 0),
+            "gave 40 of 100 batches; the epoch took 6 s, about 6 s without it (0 % less time)",
+            0,
+        ),
+        (40, None, "gave 40 of 100 batches; the epoch took 6 s", None),
+        (0, Pace(0.1, 0.02, 0.0), "gave 0 of 100 batches (the trainer: slow); the epoch took 6 s", 0),
+    ],
+)
+def test_what_an_epoch_gained(prepared, pace, line, gained, caplog):
+    caplog.set_level(logging.INFO, "headrace.loader")
+    knowledge = Knowledge(pace=pace, off=None if prepared else "the trainer: slow")
+    report_epoch(knowledge, 7, 100, prepared, 6.0)
+
+    assert caplog.messages == [f"epoch 7: the offload worker gave {prepared} of 100 batches{line}"]
+    assert knowledge.epochs[0]["gained_seconds"] == (None if gained is None else pytest.approx(gained))
