@@ -63,7 +63,7 @@ class Pattern:
         """Read a pattern; ValueError if it is none."""
         if not isinstance(tree, Mapping) or set(tree) != {"skip", "near", "of", "phase"}:
             raise ValueError(f"a pattern is an object with skip, near, of and phase; found {briefly(tree)}")
-        return cls(**{name: integer(name, value) for name, value in tree.items()})
+        return cls(**{name: integer(f"{name} of a pattern", value) for name, value in tree.items()})
 
 
 HOST_ONLY = Pattern()
