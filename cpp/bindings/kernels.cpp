@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's part of decoding on a device, a batch a call and without the GIL: tables of tiles and of views, taps, and
-// the bytes themselves. What it is used for is in headrace/kernels and headrace/loader/_device_*.py.
+// the bytes themselves. What it is used for is in headrace/kernels and headrace/loader/device.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 

@@ -10,7 +10,7 @@ from tests.loader.datasets import COUNT, FIELDS, assert_equal, copied, labels, m
 import headrace
 from headrace.errors import LoaderError, MissingExtra
 from headrace.loader import _assembly
-from headrace.loader._pixels import EngineSource
+from headrace.loader.pixels._engine import EngineSource
 from headrace.records import Boxes
 from headrace.transforms import CenterCrop, HorizontalFlip, Normalize, PerBatch, RandomResizedCrop, Resize, Views
 

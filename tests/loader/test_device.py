@@ -9,7 +9,7 @@ import pytest
 from tests.loader.datasets import labels
 
 import headrace
-from headrace.loader._device import Transfer
+from headrace.loader.device._transfer import Transfer
 from headrace.transforms import CenterCrop
 
 torch = pytest.importorskip("torch")

@@ -17,8 +17,8 @@ from tests.loader.datasets import write  # noqa: E402
 
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
-from headrace.loader import _device_choice  # noqa: E402
-from headrace.loader._device import Transfer  # noqa: E402
+from headrace.loader.device import _choice as _device_choice  # noqa: E402
+from headrace.loader.device._transfer import Transfer  # noqa: E402
 from headrace.transforms import Normalize, RandomCrop, RandomResizedCrop  # noqa: E402
 
 

@@ -18,9 +18,9 @@ from tests.loader.datasets import write  # noqa: E402
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
 from headrace.kernels import _backend  # noqa: E402
-from headrace.loader import _device_choice  # noqa: E402
-from headrace.loader._device import Transfer  # noqa: E402
-from headrace.loader._device_choice import device_formats  # noqa: E402
+from headrace.loader.device import _choice as _device_choice  # noqa: E402
+from headrace.loader.device._choice import device_formats  # noqa: E402
+from headrace.loader.device._transfer import Transfer  # noqa: E402
 from headrace.records import Boxes  # noqa: E402
 from headrace.storage import Pace  # noqa: E402
 from headrace.transforms import (  # noqa: E402

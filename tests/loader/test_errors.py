@@ -13,7 +13,7 @@ from tests.loader.datasets import COUNT, assert_equal, copied, labels
 
 import headrace
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, LoaderError, TransformError
-from headrace.loader._errors import MOST_TRIES
+from headrace.loader.pixels._errors import MOST_TRIES
 from headrace.transforms import CenterCrop, RandomCrop, RandomResizedCrop
 
 CROP = [RandomResizedCrop(12)]

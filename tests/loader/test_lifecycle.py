@@ -21,8 +21,9 @@ from tests.loader.datasets import COUNT, handle_count, labels, our_threads, thre
 
 import headrace
 from headrace.errors import LoaderError
-from headrace.loader import _assembly, _callables
-from headrace.loader._pixels import EngineSource
+from headrace.loader import _assembly
+from headrace.loader.batch import _callables
+from headrace.loader.pixels._engine import EngineSource
 from headrace.transforms import CenterCrop, RandomResizedCrop
 
 CROP = [RandomResizedCrop(12)]

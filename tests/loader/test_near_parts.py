@@ -16,7 +16,6 @@ from tests.loader.nearby import OPTIONS, TRANSFORM, plain_batches
 from headrace import open as open_dataset
 from headrace.errors import LoaderError
 from headrace.loader import Loader, _prongs_measure
-from headrace.loader._order import EpochBatches, EpochPlan, Order
 from headrace.loader._prongs_arrays import flat
 from headrace.loader._prongs_maker import BatchMaker
 from headrace.loader._prongs_measure import Measure, Pace
@@ -26,7 +25,8 @@ from headrace.loader._prongs_shapes import BatchShape, BatchShapes, Shape
 from headrace.loader._prongs_stats import report_epoch
 from headrace.loader._prongs_walk import Knowledge
 from headrace.loader._state import InvalidState, LoaderState
-from headrace.loader._stats import Meters
+from headrace.loader.batch._stats import Meters
+from headrace.loader.order._order import EpochBatches, EpochPlan, Order
 from headrace.prongs import BatchName, Pattern
 from headrace.transforms import (
     HorizontalFlip,

@@ -9,8 +9,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from headrace.loader._keys import draw, draw_many, epoch_key
-from headrace.loader._order import Order
+from headrace.loader.order._keys import draw, draw_many, epoch_key
+from headrace.loader.order._order import Order
 
 WRAP = (1 << 64) - 1
 G = 0x9E3779B97F4A7C15

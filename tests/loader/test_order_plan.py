@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.loader._order import EpochBatches, EpochPlan, Order
 from headrace.loader._state import LoaderState
-from headrace.loader._weights import WeightedOrder
+from headrace.loader.order._order import EpochBatches, EpochPlan, Order
+from headrace.loader.order._weights import WeightedOrder
 
 
 def plans(n, batch_size, world_size, drop_last, start=0):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.loader._order import EpochPlan
 from headrace.loader._state import InvalidState, LoaderState, selection_digest
+from headrace.loader.order._order import EpochPlan
 
 STATE = LoaderState(
     epoch=3, samples=512, seed=7, shuffle=True, length=1000, selection="ab" * 16, fingerprint="0123456789abcdef"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.loader import _weights
-from headrace.loader._weights import WeightedOrder
+from headrace.loader.order import _weights
+from headrace.loader.order._weights import WeightedOrder
 
 
 def test_the_draws_never_change():

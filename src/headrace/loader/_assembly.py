@@ -12,22 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import transforms
-from headrace.loader._device import Transfer
-from headrace.loader._device_choice import DecodeChoice
 from headrace.loader._feed import Feed, InlineFeed, ThreadFeed
-from headrace.loader._finish import Finisher, pixel_fields
 from headrace.loader._options import Near, Options
-from headrace.loader._order import EpochBatches, EpochPlan, Order
-from headrace.loader._output import make_output
 from headrace.loader._pipeline import HostSupply, Pipeline, Supply
-from headrace.loader._pixels import EngineSource, NoPixels, PixelSource
 from headrace.loader._plan import planned_figures
-from headrace.loader._ranks import Ranks
 from headrace.loader._recipe import make_recipe
 from headrace.loader._state import LoaderState, selection_digest
-from headrace.loader._stats import Meters, summarise
-from headrace.loader._weights import WeightedOrder
 from headrace.loader._workshop import Workshop
+from headrace.loader.batch._finish import Finisher, pixel_fields
+from headrace.loader.batch._output import make_output
+from headrace.loader.batch._stats import Meters, summarise
+from headrace.loader.device._choice import DecodeChoice
+from headrace.loader.device._transfer import Transfer
+from headrace.loader.order._order import EpochBatches, EpochPlan, Order
+from headrace.loader.order._ranks import Ranks
+from headrace.loader.order._weights import WeightedOrder
+from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
 from headrace.records import Dataset
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.flo
 def _make_device_source(
     dataset: Dataset, compiled: transforms.Compiled, seed: int, options: Options, transfer: Transfer
 ) -> PixelSource:
-    from headrace.loader._device_source import DeviceSource  # noqa: PLC0415 - brings PyTorch
+    from headrace.loader.device._source import DeviceSource  # noqa: PLC0415 - brings PyTorch
 
     names = pixel_fields(dataset, options.fields)
     return DeviceSource(dataset, names, compiled, seed=seed, options=options, transfer=transfer)

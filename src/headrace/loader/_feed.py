@@ -12,10 +12,10 @@ import queue
 import threading
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from headrace.loader._device import Arriving
 from headrace.loader._pipeline import Pipeline
 from headrace.loader._threads import start_thread
 from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check, end_when_dropped
+from headrace.loader.device._transfer import Arriving
 
 Result: TypeAlias = Arriving | BaseException
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.errors import LoaderError
 from headrace.loader._feed import Feed
-from headrace.loader._stats import Meters
 from headrace.loader._wait import Stopped, end_when_dropped
+from headrace.loader.batch._stats import Meters
 
 
 class LoaderIterator(Iterator[Any]):

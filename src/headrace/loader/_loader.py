@@ -16,7 +16,6 @@ import numpy.typing as npt
 from headrace.formats import MAX_PIXELS
 from headrace.loader._assembly import Assembly
 from headrace.loader._iterator import LoaderIterator
-from headrace.loader._keys import check_seed
 from headrace.loader._options import (
     Color,
     Decode,
@@ -33,9 +32,10 @@ from headrace.loader._options import (
 )
 from headrace.loader._place import Place
 from headrace.loader._plan import obeyed_plan
-from headrace.loader._ranks import Ranks, find_ranks
 from headrace.loader._recipe import make_recipe
 from headrace.loader._state import InvalidState, LoaderState
+from headrace.loader.order._keys import check_seed
+from headrace.loader.order._ranks import Ranks, find_ranks
 from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset, open_dataset
 from headrace.transforms import Compiled

@@ -7,12 +7,12 @@ from collections import deque
 from typing import Any, Protocol
 
 from headrace.errors import EngineClosed
-from headrace.loader._device import Arriving, Transfer
-from headrace.loader._errors import Draft
-from headrace.loader._finish import Finisher
-from headrace.loader._order import EpochBatches
-from headrace.loader._pixels import PixelSource, Samples
 from headrace.loader._wait import Stopped, StopSign, check, wait_for
+from headrace.loader.batch._finish import Finisher
+from headrace.loader.device._transfer import Arriving, Transfer
+from headrace.loader.order._order import EpochBatches
+from headrace.loader.pixels._engine import PixelSource, Samples
+from headrace.loader.pixels._errors import Draft
 from headrace.records._gather import Gather
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.loader._keys import check_epoch
 from headrace.loader._state import LoaderState
+from headrace.loader.order._keys import check_epoch
 
 
 class Place:

@@ -20,9 +20,7 @@ import numpy.typing as npt
 
 from headrace.errors import ExchangeError
 from headrace.loader._options import Near, Options
-from headrace.loader._order import EpochBatches, EpochPlan
 from headrace.loader._pipeline import samples_of
-from headrace.loader._pixels import PixelSource
 from headrace.loader._prongs_absent import AbsentExchange, Exchange
 from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_reader import DEPTH, NearBatches, ReadingThread
@@ -32,7 +30,9 @@ from headrace.loader._prongs_stats import Resources, report_epoch, summarise_pro
 from headrace.loader._prongs_supply import ProngMeters, ProngSupply
 from headrace.loader._prongs_walk import Knowledge, Walk
 from headrace.loader._state import LoaderState
-from headrace.loader._stats import Meters
+from headrace.loader.batch._stats import Meters
+from headrace.loader.order._order import EpochBatches, EpochPlan
+from headrace.loader.pixels._engine import PixelSource
 from headrace.prongs import BatchName, HostExchange
 from headrace.prongs._pattern import HOST_ONLY, Turns
 from headrace.prongs._reader_buffers import Buffers

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from headrace.loader._pixels import Rows, Stack
+from headrace.loader.pixels._engine import Rows, Stack
 
 ROWS = "_rows"
 """The rows of the dataset that the batch is made of, so that a batch of others cannot be taken for it."""

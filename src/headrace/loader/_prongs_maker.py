@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LoaderError
-from headrace.loader._errors import _take
-from headrace.loader._finish import pixel_fields
 from headrace.loader._loader import Loader
-from headrace.loader._order import EpochBatches
-from headrace.loader._pixels import PixelBatch, Rows
 from headrace.loader._prongs_arrays import flat
 from headrace.loader._prongs_shapes import BatchShapes
-from headrace.loader._ranks import Ranks
+from headrace.loader.batch._finish import pixel_fields
+from headrace.loader.order._order import EpochBatches
+from headrace.loader.order._ranks import Ranks
+from headrace.loader.pixels._engine import PixelBatch, Rows
+from headrace.loader.pixels._errors import _take
 from headrace.prongs import BatchName
 from headrace.prongs._batch_file import LIMITS
 from headrace.records import Dataset

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from headrace.loader._stats import Meters
+from headrace.loader.batch._stats import Meters
 from headrace.prongs._model import Times
 
 # A share of the time spent waiting for the host from which on it counts as the one who sets the pace.

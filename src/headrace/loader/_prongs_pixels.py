@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from headrace.loader._pixels import PixelBatch, Stack
 from headrace.loader._prongs_reader import NearBatches
+from headrace.loader.pixels._engine import PixelBatch, Stack
 
 Fate: TypeAlias = Literal["near", "late", "lost", "bad"]
 

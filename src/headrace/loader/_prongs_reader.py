@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from headrace.errors import BadPreparedBatch
-from headrace.loader._pixels import Samples, Stack
 from headrace.loader._prongs_absent import Exchange
 from headrace.loader._prongs_shapes import BatchShape, BatchShapes
 from headrace.loader._wait import StopSign
+from headrace.loader.pixels._engine import Samples, Stack
 from headrace.prongs import BatchName, Heartbeat, Stretch
 from headrace.prongs._accounting import resident_bytes
 from headrace.prongs._exchange import BEAT_SECONDS, SILENT_SECONDS

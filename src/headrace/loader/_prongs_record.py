@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
-from headrace.loader._order import EpochPlan
 from headrace.loader._state import InvalidState, LoaderState
+from headrace.loader.order._order import EpochPlan
 from headrace.prongs._pattern import Pattern
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import HeadraceError
-from headrace.loader._pixels import Rows, Stack
 from headrace.loader._prongs_arrays import ROWS
+from headrace.loader.pixels._engine import Rows, Stack
 from headrace.prongs._batch_file import Limits
 from headrace.records import Dataset
 from headrace.records._schema import DTYPE_NAMES

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.loader._errors import Draft
-from headrace.loader._order import EpochBatches
 from headrace.loader._pipeline import samples_of, submit
-from headrace.loader._pixels import PixelSource
 from headrace.loader._prongs_measure import Measure
 from headrace.loader._prongs_pixels import NearPixels, bound_seconds
 from headrace.loader._prongs_reader import NearBatches, ReadingThread
 from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check, wait_for
+from headrace.loader.order._order import EpochBatches
+from headrace.loader.pixels._engine import PixelSource
+from headrace.loader.pixels._errors import Draft
 from headrace.prongs._pattern import Turns
 from headrace.records._gather import Gather
 

@@ -15,12 +15,12 @@ from statistics import median
 from typing import Any
 
 from headrace.errors import LoaderError
-from headrace.loader._order import EpochPlan
 from headrace.loader._prongs_absent import Exchange
 from headrace.loader._prongs_measure import Pace
 from headrace.loader._prongs_record import Record
 from headrace.loader._prongs_supply import ProngSupply
 from headrace.loader._wait import StopSign, check
+from headrace.loader.order._order import EpochPlan
 from headrace.prongs import Stretch
 from headrace.prongs._claims import MALFORMED, printable, text
 from headrace.prongs._model import Times

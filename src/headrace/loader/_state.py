@@ -29,8 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import HeadraceError
-from headrace.loader._keys import MAX_EPOCH, MAX_SEED
-from headrace.loader._order import MAX_SAMPLES, EpochPlan
+from headrace.loader.order._keys import MAX_EPOCH, MAX_SEED
+from headrace.loader.order._order import MAX_SAMPLES, EpochPlan
 
 VERSION = 2
 _KIND = "loader state"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headrace.errors import LoaderError
-from headrace.loader._callables import SampleCallables
-from headrace.loader._device import Transfer
 from headrace.loader._feed import Feed
-from headrace.loader._pixels import PixelSource
-from headrace.loader._stats import EngineTotals
+from headrace.loader.batch._callables import SampleCallables
+from headrace.loader.batch._stats import EngineTotals
+from headrace.loader.device._transfer import Transfer
+from headrace.loader.pixels._engine import PixelSource
 
 
 class Closable(Protocol):

@@ -118,10 +118,13 @@ class Dataset:
     def _sample(self, row: int) -> Any:
         batch, at = self._files.index.locate(row)
         sample: Any = {}
+        fields = self._files.manifest.fields
+        # Pixels come first: their errors name the row.
+        pixels = {field.name: self._pixels(batch, at, row, field) for field in fields if field.is_pixels}
         moved = self._moved_boxes(batch, at, row)
-        for field in self._files.manifest.fields:
+        for field in fields:
             if field.is_pixels:
-                sample[field.name] = self._pixels(batch, at, row, field)
+                sample[field.name] = pixels[field.name]
             elif field.name in moved:
                 views = [boxes for boxes, _ in moved[field.name]]
                 sample[field.name] = views[0] if len(views) == 1 else views

@@ -22,7 +22,7 @@ import numpy as np
 from headrace import formats
 from headrace.errors import HeadraceError, ProfileError
 from headrace.loader._options import OutputName
-from headrace.loader._output import make_output
+from headrace.loader.batch._output import make_output
 from headrace.profiling._measurements import Rate, Stage
 from headrace.profiling.measuring._images import Images
 from headrace.profiling.measuring._instrument import describe_transforms

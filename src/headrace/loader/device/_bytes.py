@@ -18,7 +18,7 @@ import numpy.typing as npt
 from headrace import _core
 from headrace.codec import inspect
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
-from headrace.loader._device_figures import Figures
+from headrace.loader.device._figures import Figures
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
 from headrace.records._schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES

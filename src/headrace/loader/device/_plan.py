@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import _core
-from headrace.loader._pixels import Rows
+from headrace.loader.pixels._engine import Rows
 from headrace.records._schema import (
     CMYK_DTYPE_CODE,
     COLOR_DTYPE_CODES,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from headrace.loader._keys import check_seed, draw_many, epoch_key
-from headrace.loader._order import MAX_SAMPLES, Positions, as_positions
+from headrace.loader.order._keys import check_seed, draw_many, epoch_key
+from headrace.loader.order._order import MAX_SAMPLES, Positions, as_positions
 
 _LEAST_TOTAL = 1e-200  # so that no product below loses bits to underflow
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import _core
-from headrace.loader._foreign import ForeignThreads
 from headrace.loader._options import Options, check_rate
-from headrace.loader._renditions import Renditions
+from headrace.loader.pixels._python_decoders import ForeignThreads
+from headrace.loader.pixels._renditions import Renditions
 from headrace.records import Dataset
 from headrace.records._manifest import MANIFEST, shard_name
 from headrace.records._schema import FORMAT_CODES

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from headrace.errors import LoaderError
 from headrace.loader._options import Layout, Ragged
-from headrace.loader._pixels import Stack, stacked
+from headrace.loader.pixels._engine import Stack, stacked
 
 MASK_FILL = 255
 """What masks are padded with: the label that losses are commonly told to ignore. Images are padded with 0."""

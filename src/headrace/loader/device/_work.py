@@ -12,10 +12,9 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader._device import Lane, Transfer
-from headrace.loader._device_bytes import Clock, Encoded, EncodedImages, StoredTiles
-from headrace.loader._device_figures import Figures
-from headrace.loader._device_groups import (
+from headrace.loader.device._bytes import Clock, Encoded, EncodedImages, StoredTiles
+from headrace.loader.device._figures import Figures
+from headrace.loader.device._groups import (
     Group,
     Made,
     as_copyable,
@@ -25,9 +24,10 @@ from headrace.loader._device_groups import (
     prepare,
     run,
 )
-from headrace.loader._device_plan import FieldPlan
-from headrace.loader._device_staging import Piece, Staging, StagingRing
-from headrace.loader._pixels import PixelBatch
+from headrace.loader.device._plan import FieldPlan
+from headrace.loader.device._staging import Piece, Staging, StagingRing
+from headrace.loader.device._transfer import Lane, Transfer
+from headrace.loader.pixels._engine import PixelBatch
 
 Failure: TypeAlias = tuple[int, int, str, str]
 

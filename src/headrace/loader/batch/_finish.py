@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from headrace.loader._callables import SampleCallables
-from headrace.loader._collate import Collator, Namer
-from headrace.loader._errors import Draft, SampleErrors
 from headrace.loader._options import Options
-from headrace.loader._output import Output, as_tensors
-from headrace.loader._pixels import PixelSource, Rows, Stack
-from headrace.loader._ragged import RaggedRule
-from headrace.loader._stats import Meters
 from headrace.loader._wait import StopSign
+from headrace.loader.batch._callables import SampleCallables
+from headrace.loader.batch._collate import Collator, Namer
+from headrace.loader.batch._output import Output, as_tensors
+from headrace.loader.batch._ragged import RaggedRule
+from headrace.loader.batch._stats import Meters
+from headrace.loader.pixels._engine import PixelSource, Rows, Stack
+from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
 from headrace.transforms import Compiled
 from headrace.transforms._boxes import keep_elements

@@ -14,8 +14,8 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader._device_plan import Ending, FieldPlan, Job, Method, nearest_sources
-from headrace.loader._device_staging import Piece, Staging
+from headrace.loader.device._plan import Ending, FieldPlan, Job, Method, nearest_sources
+from headrace.loader.device._staging import Piece, Staging
 
 _MOST_PIXELS = 65535**2  # what the index claims has been compared with the file
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from headrace import errors
 from headrace.errors import HeadraceError, LoaderError
-from headrace.loader._keys import draw, epoch_key
 from headrace.loader._options import OnError
-from headrace.loader._pixels import PixelBatch, PixelSource, Rows, Stack, stacked
-from headrace.loader._stats import MOST_NAMED, Meters, SampleError
 from headrace.loader._wait import StopSign, wait_for
+from headrace.loader.batch._stats import MOST_NAMED, Meters, SampleError
+from headrace.loader.order._keys import draw, epoch_key
+from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, stacked
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
 

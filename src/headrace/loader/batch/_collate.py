@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from headrace.errors import LoaderError
-from headrace.loader._output import Output
-from headrace.loader._ragged import RaggedRule, shape_and_dtype
+from headrace.loader.batch._output import Output
+from headrace.loader.batch._ragged import RaggedRule, shape_and_dtype
 from headrace.records import Boxes
 
 Namer: TypeAlias = Callable[[int], str]

@@ -29,7 +29,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.loader._keys import GOLDEN, MULTIPLIER, check_epoch, check_seed, draw, epoch_key
+from headrace.loader.order._keys import GOLDEN, MULTIPLIER, check_epoch, check_seed, draw, epoch_key
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 

@@ -20,15 +20,15 @@ from typing import Any, cast
 import numpy.typing as npt
 
 from headrace.errors import EngineClosed, LoaderError
-from headrace.loader._device import Transfer
-from headrace.loader._device_bytes import Clock, EncodedImages
-from headrace.loader._device_choice import device_formats
-from headrace.loader._device_plan import Ending, Key, first_of, plan_field
-from headrace.loader._device_work import DeviceWork, Failure, Order, Result
 from headrace.loader._options import Options
-from headrace.loader._pixels import EngineSource, PixelBatch, Rows, Stack
 from headrace.loader._threads import start_thread
 from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check
+from headrace.loader.device._bytes import Clock, EncodedImages
+from headrace.loader.device._choice import device_formats
+from headrace.loader.device._plan import Ending, Key, first_of, plan_field
+from headrace.loader.device._transfer import Transfer
+from headrace.loader.device._work import DeviceWork, Failure, Order, Result
+from headrace.loader.pixels._engine import EngineSource, PixelBatch, Rows, Stack
 from headrace.records import Dataset
 from headrace.storage import Pace
 from headrace.transforms import Compiled
