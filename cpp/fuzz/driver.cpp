@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the fuzz target without libFuzzer: replays files and folders once, then mutates them until a limit is reached.
 //
-//   headrace_fuzz [-seconds=N] [-runs=N] [-seed=N] [-artifact_prefix=PATH] FILE_OR_FOLDER...
+//   headrace_fuzz [-seconds=N] [-runs=N] [-seed=N] [-timeout=N] [-artifact_prefix=PATH] FILE_OR_FOLDER...
 //
+// It stops when both limits are reached; a single execution that takes longer than the timeout ends the process.
 // Blind to coverage, it finds less a second than libFuzzer does; it is there for machines that have only g++. An input
 // that ends the process is written to PATH followed by "crash".
 
 #include <sanitizer/common_interface_defs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -33,6 +36,7 @@ struct Options {
   std::uint64_t runs = 0;
   double seconds = 0;
   std::uint64_t seed = 1;
+  unsigned timeout = 10;  // seconds
   std::vector<std::filesystem::path> paths;
 };
 
@@ -49,8 +53,14 @@ void keep_running_input() {
   }
 }
 
-void execute(const Input& input) {
+void give_up(int) {
+  std::fprintf(stderr, "an execution took longer than the timeout\n");
+  std::abort();  // whose handler keeps the input
+}
+
+void execute(const Input& input, unsigned timeout) {
   running = &input;
+  alarm(timeout);
   LLVMFuzzerTestOneInput(input.data(), input.size());
   running = nullptr;
 }
@@ -66,6 +76,8 @@ Options parse(int argc, char** argv) {
       options.seconds = std::stod(argument.substr(value));
     } else if (argument.starts_with("-seed=")) {
       options.seed = std::stoull(argument.substr(value));
+    } else if (argument.starts_with("-timeout=")) {
+      options.timeout = static_cast<unsigned>(std::stoul(argument.substr(value)));
     } else if (argument.starts_with("-artifact_prefix=")) {
       artifact_prefix = argument.substr(value);
     } else if (argument.starts_with("-") || !std::filesystem::exists(argument)) {
@@ -158,20 +170,22 @@ class Mutator {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   __sanitizer_set_death_callback(keep_running_input);
+  std::signal(SIGALRM, give_up);
   const std::vector<Input> seeds = read_all(options.paths);
   if (seeds.empty()) {
     std::fprintf(stderr, "no input was given: name a file or a folder of seeds\n");
     return 2;
   }
   std::uint64_t executions = 0;
-  for (const Input& seed : seeds) execute(seed), ++executions;
+  for (const Input& seed : seeds) execute(seed, options.timeout), ++executions;
 
   Mutator mutator(seeds, options.seed);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  while (executions < options.runs || seconds() < options.seconds) execute(mutator.next()), ++executions;
+  while (executions < options.runs || seconds() < options.seconds)
+    execute(mutator.next(), options.timeout), ++executions;
   std::printf("%llu executions\n", static_cast<unsigned long long>(executions));
   return 0;
 }

@@ -2,7 +2,7 @@
 # ruff: noqa: INP001  # a script, not a package
 """Make the fuzzer's seeds from the spec's vectors, the encoder's files and recipes for pictures.
 
-`make_corpus.py [folder]`. A seed is a body and a trailer of ten bytes; harness.cpp says what they mean. Findings that
+`make_corpus.py [folder]`. A seed of the codec is a body and a trailer of ten bytes; harness.cpp says what they mean. Findings that
 were mended are kept beside these, under names that begin with `finding-`, and are left alone.
 """
 
@@ -80,9 +80,16 @@ def recipes() -> Iterator[tuple[str, bytes]]:
             yield f"recipe-{content}-{flags}", with_trailer(b"PICT" + body, AS_IS)
 
 
+def streams() -> Iterator[tuple[str, bytes]]:
+    """Choices for loading.cpp, which takes any bytes; short ones are continued from their checksum."""
+    rng = np.random.default_rng(2)
+    for n in range(48):
+        yield f"stream-{n:02}", rng.bytes(int(rng.integers(1, 160)))
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "corpus"
-    for task, sources in (("decode", (vectors(), encoded())), ("round_trip", (recipes(),))):
+    for task, sources in (("decode", (vectors(), encoded())), ("round_trip", (recipes(),)), ("loading", (streams(),))):
         (folder / task).mkdir(parents=True, exist_ok=True)
         for path in (folder / task).iterdir():
             if not path.name.startswith("finding-"):

@@ -11,11 +11,11 @@
 
 namespace headrace::fuzz {
 
-// Takes bytes from the front; once there are none a fixed pseudo-random sequence, so that short recipes fill large
-// pictures.
+// Takes bytes from the front; once there are none a pseudo-random sequence that depends on `seed` alone, so that short
+// recipes fill large pictures.
 class Reader {
  public:
-  explicit Reader(Bytes bytes) : rest_(bytes) {}
+  explicit Reader(Bytes bytes, std::uint64_t seed = 1) : rest_(bytes), random_(seed) {}
 
   bool empty() const { return rest_.empty(); }
   std::uint32_t byte() {
@@ -34,7 +34,7 @@ class Reader {
 
  private:
   Bytes rest_;
-  std::uint64_t random_ = 1;
+  std::uint64_t random_;
 };
 
 class Picture {

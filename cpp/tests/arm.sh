@@ -23,7 +23,7 @@ done
 cmake -S "$here" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static >/dev/null
 cmake --build "$build" -j 2
-"$qemu" -L /usr/aarch64-linux-gnu "$build/operations"
-"$qemu" -L /usr/aarch64-linux-gnu "$build/program"
-"$qemu" -L /usr/aarch64-linux-gnu "$build/pixels" 1 100
-"$qemu" -L /usr/aarch64-linux-gnu "$build/parity" "$@"
+"$qemu" -L /usr/aarch64-linux-gnu "$build/tests/operations"
+"$qemu" -L /usr/aarch64-linux-gnu "$build/tests/program"
+"$qemu" -L /usr/aarch64-linux-gnu "$build/tests/pixels" 1 100
+"$qemu" -L /usr/aarch64-linux-gnu "$build/tests/parity" "$@"

@@ -10,6 +10,10 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace headrace {
 namespace {
 
@@ -33,6 +37,16 @@ Block* map_block(std::size_t size) noexcept {
   auto* block = new (std::nothrow) Block{static_cast<std::uint8_t*>(memory), rounded};
   if (!block) munmap(memory, rounded);
   return block;
+}
+
+// Under AddressSanitizer, which does not see the ends of mapped memory: an access at or behind `size` is an error.
+void limit_block(const Block& block, std::size_t size) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(block.data, block.size);
+  __asan_poison_memory_region(block.data + size, block.size - size);
+#else
+  static_cast<void>(block), static_cast<void>(size);
+#endif
 }
 
 void unmap_block(Block* block) noexcept {
@@ -85,6 +99,7 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
   if (unneeded) unmap_block(unneeded);
   if (!block) block = map_block(size);
   if (block) {
+    limit_block(*block, size);
     try {
       return {block, [pool = shared_from_this()](Block* b) { pool->release(b); }};
     } catch (const std::bad_alloc&) {  // the deleter has already been called
@@ -98,6 +113,7 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
 
 std::shared_ptr<Block> Pool::acquire_present(std::size_t size) noexcept {
   std::shared_ptr<Block> block = acquire(size);
+  if (block) limit_block(*block, block->size);  // its user may fill all of it
 #if defined(MADV_POPULATE_WRITE)
   if (block) madvise(block->data, block->size, MADV_POPULATE_WRITE);  // an older kernel refuses, and nothing is lost
 #endif
@@ -115,6 +131,7 @@ Block* Pool::surplus() noexcept {
 }
 
 void Pool::release(Block* block) noexcept {
+  limit_block(*block, block->size);
   Block* evicted = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
