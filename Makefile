@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz demo peers clean
+.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan demo peers clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -89,8 +89,15 @@ $(VENV)/.torch: pyproject.toml | $(VENV)/.packages
 arm: setup  ## Compare the ARM target with the portable one under qemu, if it is installed
 	cpp/tests/arm.sh
 
-fuzz: setup  ## Fuzz the core for a few minutes under the sanitizers
-	cpp/fuzz/run.sh
+fuzz: setup  ## Fuzz codec, engine, datasets and exchange under ASan and UBSan, for SECONDS=180 and RUNS=0 forged datasets
+	cpp/fuzz/run.sh $(or $(SECONDS),180) $(or $(RUNS),0)
+
+tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S cpp/tests -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DHEADRACE_SANITIZE=thread >/dev/null
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/tsan --parallel $(JOBS) --target pool claims engine stress
+	for test in pool claims engine "stress $(or $(SECONDS),60)"; do \
+	  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/tsan/tests/$$test || exit 1; done
 
 demo: setup $(VENV)/.torch  ## Load PNGs beside PyTorch's DataLoader, scikit-image's or those of IMAGES=folder
 	$(BIN)/python examples/demo.py $(IMAGES)

@@ -1,10 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the codec under ASan and UBSan: cpp/fuzz/run.sh [seconds]. Seeds come from cpp/fuzz/corpus; what the run learns and finds is
-# kept in build/fuzz, and a finding makes the exit code non-zero. With clang it runs on libFuzzer, otherwise on driver.cpp.
+# Fuzzes the codec, the loading engine, datasets and exchange folders under ASan and UBSan:
+#   cpp/fuzz/run.sh [seconds [runs]]
+# `seconds` are shared among the tasks. `runs` is how many forged datasets there are at least, whatever the time: 96 % of them as
+# index rows for the engine (loading.cpp), the others as files on disk (tests/adversarial/fuzz.py).
+# Seeds come from cpp/fuzz/corpus; what the run learns and finds is kept in build/fuzz, and a finding makes the exit code non-zero.
+# With clang it runs on libFuzzer, otherwise on driver.cpp.
 set -eu
 
 seconds=${1:-180}
+runs=${2:-0}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 out=$root/build/fuzz
@@ -35,26 +40,59 @@ fi
 cmake --build "$build" -j 2
 
 # Small quarantines, and no memory given back: an execution frees little, and touching new pages costs more than half of the speed.
-export ASAN_OPTIONS=${ASAN_OPTIONS:-quarantine_size_mb=4:allocator_release_to_os_interval_ms=-1:handle_abort=1:detect_leaks=0}
+# What the core cannot allocate it reports: a null pointer is an answer.
+asan=quarantine_size_mb=4:allocator_release_to_os_interval_ms=-1:handle_abort=1:detect_leaks=0:allocator_may_return_null=1
+export ASAN_OPTIONS=${ASAN_OPTIONS:-$asan}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+
 # A task has a corpus of its own: in one they would starve each other, as a round trip covers more code and takes ten times as long.
 fuzz() {
-  task=$1 seconds=$2
+  task=$1 target=$2 seconds=$3 runs=$4
   mkdir -p "$out/corpus/$task"
   if [ -z "$clang" ]; then
-    "$build/headrace_fuzz" -seconds="$seconds" -seed="$(date +%s)" -artifact_prefix="$out/findings/$task-" \
-      "$here/corpus/$task" | sed "s/^/$task: /"
+    "$build/$target" -seconds="$seconds" -runs="$runs" -seed="$(date +%s)" -artifact_prefix="$out/findings/$task-" \
+      "$here/corpus/$task" >"$out/$task.log" 2>&1 || finding "$task"
+    sed -n "s/^\([0-9]* executions\)$/$task: \1/p" "$out/$task.log"
     return
   fi
-  if ! "$build/headrace_fuzz" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -reload=0 -entropic=0 \
+  limit="-max_total_time=$seconds"
+  [ "$runs" -gt 0 ] && limit="-runs=$runs"
+  "$build/$target" "$limit" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -reload=0 -entropic=0 \
     -artifact_prefix="$out/findings/$task-" -print_final_stats=1 \
-    "$out/corpus/$task" "$here/corpus/$task" >"$out/$task.log" 2>&1; then
-    tail -n 60 "$out/$task.log"
-    echo "$task: a finding, kept in $out/findings" >&2
-    exit 1
-  fi
+    "$out/corpus/$task" "$here/corpus/$task" >"$out/$task.log" 2>&1 || finding "$task"
   sed -n "s/^stat::number_of_executed_units: *\([0-9]*\)$/$task: \1 executions/p" "$out/$task.log"
 }
 
-fuzz decode $((seconds * 3 / 4))
-fuzz round_trip $((seconds / 4))
+finding() {
+  tail -n 60 "$out/$1.log"
+  echo "$1: a finding, kept in $out/findings" >&2
+  exit 1
+}
+
+# Python with a core that has the sanitizers, in a package beside the editable one.
+fuzz_datasets() {
+  seconds=$1 runs=$2
+  compiler=${CXX:-g++}
+  cmake -S "$root" -B "$out/extension" -G Ninja -DSKBUILD=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1" \
+    -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPython_EXECUTABLE="$root/.venv/bin/python" \
+    -Dnanobind_DIR="$(python -m nanobind --cmake_dir)" >/dev/null
+  cmake --build "$out/extension" -j 2
+  rm -rf "$out/package"
+  mkdir -p "$out/package"
+  cp -r "$root/src/headrace" "$out/package/"
+  cp "$out"/extension/_core*.so "$out/package/headrace/"
+  preload=
+  for library in libasan.so libubsan.so libstdc++.so; do preload="$preload $("$compiler" -print-file-name=$library)"; done
+  (
+    cd "$root"
+    # Python allocates with one function and frees with another; that is its own affair.
+    export ASAN_OPTIONS="$ASAN_OPTIONS:alloc_dealloc_mismatch=0" HEADRACE_FUZZ_PACKAGE="$out/package"
+    LD_PRELOAD=$preload python -m tests.adversarial.fuzz --seconds "$seconds" --runs "$runs" --out "$out/findings"
+  )
+}
+
+fuzz decode headrace_fuzz $((seconds * 3 / 10)) 0
+fuzz round_trip headrace_fuzz $((seconds / 10)) 0
+fuzz loading headrace_fuzz_loading $((seconds * 3 / 10)) $((runs * 96 / 100))
+fuzz_datasets $((seconds * 3 / 10)) $((runs * 4 / 100))
