@@ -40,9 +40,9 @@ constexpr unsigned kRunsPerEngine = 4096;
 void require(bool kept, const char* promise) { fuzz::require(kept, promise, "loading"); }
 
 // What the stand-in for foreign decoders makes of a file, as some bytes of it say: pixels, other pixels, or nothing.
-bool decode_foreign(Bytes file, bool rgb, Decoded& decoded) {
+bool decode_foreign(Bytes file, const Decoder::Wish& wish, Decoded& decoded) {
   if (file.empty() || file.back() % 8 == 0) return false;
-  return static_cast<bool>(decode_raw(file, rgb, decoded));
+  return static_cast<bool>(decode_raw(file, wish, decoded));
 }
 
 void serve(Engine& engine) {
@@ -52,9 +52,8 @@ void serve(Engine& engine) {
     const Format format = foreign->rendition().format;
     require(format == Format::png || format == Format::webp || format == Format::jpeg,
             "only known formats reach a decoder");
-    const Transform& transform = foreign->transform();
     Decoded decoded;
-    if (decode_foreign(foreign->data(), transform.rgb && !transform.mask, decoded))
+    if (decode_foreign(foreign->data(), tests::wish_of(foreign->transform(), foreign->rendition()), decoded))
       foreign->finish(decoded.picture());
     else if (foreign->data().size() % 2 == 0)
       foreign->fail("CorruptImage", "it does not decode");
@@ -148,16 +147,16 @@ std::unique_ptr<Heap> load_alone(const Dataset& dataset, const Transform& transf
   std::unique_ptr<Heap> file;
   if (!dataset.read(r, file)) return nullptr;
   auto out = std::make_unique<Heap>(shape.bytes());
-  const bool rgb = transform.rgb && !transform.mask;
+  const Decoder::Wish wish = tests::wish_of(transform, r);
   if (core_decodes(r.format)) {
     MemoryBytes bytes(file->bytes());
     ImageShape found;
-    if (!decoder.open(r.format, bytes, {rgb, transform.approximate_jpeg, &r.checksum}, found)) return nullptr;
+    if (!decoder.open(r.format, bytes, wish, found)) return nullptr;
     if (!transform_image(transform, found, decoder, key, shape, out->data(), workspace)) return nullptr;
     return out;
   }
   Decoded decoded;
-  if (!decode_foreign(file->bytes(), rgb, decoded)) return nullptr;
+  if (!decode_foreign(file->bytes(), wish, decoded)) return nullptr;
   PictureRows rows(decoded.picture());
   return transform_image(transform, decoded.shape, rows, key, shape, out->data(), workspace) ? std::move(out) : nullptr;
 }

@@ -92,7 +92,7 @@ struct Fixture {
 
 void finish(Foreign& foreign) {
   Decoded decoded;
-  if (decode_raw(foreign.data(), false, decoded))
+  if (decode_raw(foreign.data(), wish_of(foreign.transform(), foreign.rendition()), decoded))
     foreign.finish(decoded.picture());
   else
     foreign.fail("CorruptImage", "it does not decode");

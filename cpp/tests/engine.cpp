@@ -26,7 +26,7 @@ class Decoders {
             const auto foreign = engine.next_foreign(0.05);
             if (!foreign || foreign->ended()) continue;
             Decoded decoded;
-            if (decode_raw(foreign->data(), false, decoded))
+            if (decode_raw(foreign->data(), wish_of(foreign->transform(), foreign->rendition()), decoded))
               foreign->finish(decoded.picture());
             else
               foreign->fail("CorruptImage", "it does not decode");

@@ -143,11 +143,15 @@ std::vector<Stored> make_stored(std::uint64_t seed) {
   return stored;
 }
 
-Status decode_raw(Bytes file, bool rgb, Decoded& decoded) {
+Decoder::Wish wish_of(const Transform& transform, const Rendition& row) noexcept {
+  return {transform.rgb && !transform.mask, transform.approximate_jpeg, &row.checksum};
+}
+
+Status decode_raw(Bytes file, const Decoder::Wish& wish, Decoded& decoded) {
   MemoryBytes bytes(file);
   Workspace workspace;
   Decoder decoder(workspace);
-  if (Status s = decoder.open(Format::raw, bytes, {rgb, false, nullptr}, decoded.shape); !s) return s;
+  if (Status s = decoder.open(Format::raw, bytes, wish, decoded.shape); !s) return s;
   RowSource* source = nullptr;
   if (Status s = decoder.start({0, 0, decoded.shape.height, decoded.shape.width}, source); !s) return s;
   const std::size_t row_bytes = std::size_t{decoded.shape.width} * decoded.shape.type.pixel_bytes();

@@ -46,8 +46,11 @@ struct Decoded {
   }
 };
 
-// What a foreign decoder gives: with `rgb` at most three channels, as the transform's colour asks.
-Status decode_raw(Bytes file, bool rgb, Decoded& decoded);
+// What a decoder is asked for where an index row claims this and a transform wants that.
+Decoder::Wish wish_of(const Transform& transform, const Rendition& row) noexcept;
+
+// What a foreign decoder gives: channels as the transform's colour asks.
+Status decode_raw(Bytes file, const Decoder::Wish& wish, Decoded& decoded);
 
 // A temporary file with images back to back, each at a multiple of 64; removed at the end.
 class ShardFile {

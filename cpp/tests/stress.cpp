@@ -98,7 +98,8 @@ void decode(Engine& engine, std::uint64_t seed) {
     if (random.below(8) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(random.below(5)));
     Decoded decoded;
     if (random.below(16) == 0) continue;  // dropped
-    if (random.below(16) != 0 && decode_raw(foreign->data(), false, decoded))
+    if (random.below(16) != 0 &&
+        decode_raw(foreign->data(), wish_of(foreign->transform(), foreign->rendition()), decoded))
       foreign->finish(decoded.picture());
     else
       foreign->fail("CorruptImage", "it does not decode");
