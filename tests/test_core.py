@@ -44,7 +44,12 @@ def test_the_core(binaries: Path, test: list[str]) -> None:
         pytest.skip("the core was built without libjpeg-turbo")
 
     ran = subprocess.run(
-        [binaries / name, *arguments], capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL
+        [binaries / name, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr

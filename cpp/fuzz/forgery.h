@@ -54,8 +54,9 @@ inline bool forge_row(Reader& reader, Rendition& r) {
   if (columns & 128) r.shape.type.channels = static_cast<std::uint8_t>(forge(reader, r.shape.type.channels));
   if (columns & 256) {
     const auto dtype = static_cast<std::uint8_t>(forge(reader, 1));
-    r.shape.type.depth = dtype == 1 ? 8 : 16;
+    r.shape.type.depth = dtype == 0 ? 0 : dtype == 1 ? 8 : 16;
     r.shape.type.is_signed = dtype == 3;
+    r.shape.has_color = may_have_color(r.shape.type.channels) && dtype > 3;
   }
   return (columns & 511) == 0;
 }
@@ -93,8 +94,11 @@ inline Transform make_transform(Reader& reader) {
   for (std::uint32_t i = 0; i < n; ++i) transform.ops.push_back(make_op(reader));
   if (!check_ops(transform.ops)) transform.ops.clear();
   transform.layout = options & 1 ? Layout::hwc : Layout::chw;
-  transform.rgb = options & 2;
   transform.mask = (options & 12) == 12;
+  if (transform.mask)
+    transform.color = Color::keep;
+  else
+    transform.color = options & 2 ? Color::rgb : options & 4 ? Color::automatic : Color::keep;
   transform.approximate_jpeg = options & 16;
   if (dtype % 8 < 5) transform.dtype = static_cast<DType>(dtype % 8);
   if ((options & 96) == 96) {

@@ -2,8 +2,8 @@
 # ruff: noqa: INP001  # a script, not a package
 """Make the fuzzer's seeds from the spec's vectors, the encoder's files and recipes for pictures.
 
-`make_corpus.py [folder]`. A seed of the codec is a body and a trailer of ten bytes; harness.cpp says what they mean. Findings that
-were mended are kept beside these, under names that begin with `finding-`, and are left alone.
+`make_corpus.py [folder]`. A seed of the codec is a body and a trailer of ten bytes; harness.cpp says what they mean.
+Findings that were fixed are kept beside these, under names that begin with `finding-`, and are left alone.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ class Decoders {
 Transform as_stored() {
   Transform transform;
   transform.mask = true;
+  transform.color = Color::keep;
   transform.layout = Layout::hwc;
   return transform;
 }
@@ -90,15 +91,17 @@ void check_pixels(Tally& tally) {
     const Fixture fixture(kLossless, side);
     for (const unsigned threads : {1U, 3U}) {
       Engine engine({fixture.file.shard()}, threads, false, 0);
-      const Decoders decoders(engine);
-      for (int round = 0; round < 3; ++round) {
-        const auto batch = submit(engine, fixture.rows);
-        tally.expect(batch && batch->wait_for(kLong) && batch->failures().empty(), "a batch of all formats loads");
-        tally.expect(batch->uniform(0) == (side != 0), "images of one size lie back to back");
-        for (std::size_t i = 0; i < fixture.rows.size(); ++i)
-          tally.expect(fixture.holds(*batch, i), "image " + std::to_string(i) + " has its pixels");
-      }
-      engine.close();  // threads let go of a batch after its end
+      {
+        const Decoders decoders(engine);
+        for (int round = 0; round < 3; ++round) {
+          const auto batch = submit(engine, fixture.rows);
+          tally.expect(batch && batch->wait_for(kLong) && batch->failures().empty(), "a batch of all formats loads");
+          tally.expect(batch->uniform(0) == (side != 0), "images of one size lie back to back");
+          for (std::size_t i = 0; i < fixture.rows.size(); ++i)
+            tally.expect(fixture.holds(*batch, i), "image " + std::to_string(i) + " has its pixels");
+        }
+        engine.close();
+      }  // threads, the decoders' too, let go of a batch after its end
       tally.expect(engine.stats().queued_jobs == 0 && engine.stats().blocks_in_use == 0, "nothing is left behind");
     }
   }

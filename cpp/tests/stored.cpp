@@ -111,7 +111,8 @@ File make_jpeg(const Image& image) {
 
 Stored store(Format format, const Image& image) {
   const Kind& kind = image.kind;
-  const ImageShape shape{image.height, image.width, {kind.channels, kind.depth, kind.is_signed}};
+  const bool has_color = may_have_color(kind.channels) && defines_color(format);
+  const ImageShape shape{image.height, image.width, {kind.channels, kind.depth, kind.is_signed}, has_color};
   switch (format) {
     case Format::hri_fast:
       return {format, make_hri(image, Mode::fast), shape};
@@ -144,7 +145,7 @@ std::vector<Stored> make_stored(std::uint64_t seed) {
 }
 
 Decoder::Wish wish_of(const Transform& transform, const Rendition& row) noexcept {
-  return {transform.rgb && !transform.mask, transform.approximate_jpeg, &row.checksum};
+  return {transform.color, row.shape.has_color, transform.max_pixels, transform.approximate_jpeg, &row.checksum};
 }
 
 Status decode_raw(Bytes file, const Decoder::Wish& wish, Decoded& decoded) {

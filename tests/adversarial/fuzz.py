@@ -42,10 +42,20 @@ class Campaign:
 
     def worker(self, kind: str, first: int, count: int) -> int:
         """Let a process use some forgeries; gives the seed to go on with."""
-        command = [sys.executable, "-m", "tests.adversarial.fuzz_worker", str(self.folder), kind, str(first), str(count)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.adversarial.fuzz_worker",
+            str(self.folder),
+            kind,
+            str(first),
+            str(count),
+        ]
         with (
             tempfile.TemporaryFile() as errors,
-            subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL) as child,
+            subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL
+            ) as child,
         ):
             seed, reason = first, ""
             for line in _lines(child):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forged exchange folders: what one side publishes is changed as a seed says, under right checksums, and the other reads.
+"""Forged exchange folders: one side publishes what a seed has changed, under right checksums, and the other reads it.
 
 `near`: a host reads the cell, the batches and the plan of a near worker that lies. `host`: a near worker that serves a
 sound rank finds others whose recipes, rows and cells lie; the sound rank is served all the same.
@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tests.adversarial.fuzz_forgeries import EDGES, hex_sum, mutate, mutate_json
@@ -73,7 +73,7 @@ class working:  # noqa: N801 - a context manager, as those of contextlib
         except BaseException as error:  # noqa: BLE001 - the check raises it
             self._raised.append(error)
 
-    def __enter__(self) -> working:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -187,7 +187,12 @@ class NearForgeries:
         put(self._path, forge_batch(self._batch, rng) if which == 1 else self._batch, rng)
         if which == 2:
             put(self._run / "plan-0.json", mutate(b'{"version":1,"skip":2,"near":1,"of":3}', rng), rng)
-        for use in (self._host.stats, self._read, lambda: self._host.read_plan(0), lambda: self._host.ready(self._name)):
+        for use in (
+            self._host.stats,
+            self._read,
+            lambda: self._host.read_plan(0),
+            lambda: self._host.ready(self._name),
+        ):
             with contextlib.suppress(BadPreparedBatch, ExchangeError):
                 use()
 

@@ -46,7 +46,7 @@ def uses(path: Path) -> Iterator[Callable[[], Any]]:
     except OURS:
         return
     n = len(dataset)
-    yield lambda: dataset.table.to_pylist()
+    yield lambda: dataset.table.to_pylist()  # noqa: PLW0108 - `table` may raise
     yield lambda: dataset.select([0, -1]).table.to_pydict() if n else None
     yield lambda: [dataset.column(name) for name, kind in dataset.fields.items() if kind in ("int64", "float32")]
     for row in (0, n // 2, n - 1) if n else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fuzzer's corpus, past findings among it, runs once through the fuzz target under ASan and UBSan."""
+"""The fuzzers' corpora, past findings among them, run once through their targets under ASan and UBSan."""
 
 from __future__ import annotations
 
@@ -52,20 +52,26 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (configure, [cmake, "--build", str(BUILD), "--parallel", "2"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    return BUILD / "headrace_fuzz"
+    return BUILD
 
 
-def test_the_corpus_breaks_no_promise(replay: Path, tmp_path: Path) -> None:
-    seeds = [path for path in (SOURCE / "corpus").rglob("*") if path.is_file()]
+@pytest.mark.parametrize(
+    ("corpus", "target"),
+    [("decode", "headrace_fuzz"), ("round_trip", "headrace_fuzz"), ("loading", "headrace_fuzz_loading")],
+)
+def test_the_corpus_breaks_no_promise(replay: Path, tmp_path: Path, corpus: str, target: str) -> None:
+    folder = SOURCE / "corpus" / corpus
+    seeds = list(folder.iterdir())
     assert seeds
+    options = "handle_abort=1:detect_leaks=0:allocator_may_return_null=1"
 
     done = subprocess.run(
-        [replay, f"-artifact_prefix={tmp_path}/", SOURCE / "corpus"],
+        [replay / target, f"-artifact_prefix={tmp_path}/", folder],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "ASAN_OPTIONS": "handle_abort=1:detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"},
+        env={**os.environ, "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"},
     )
 
     assert done.returncode == 0, done.stderr

@@ -145,6 +145,7 @@ def test_nothing_is_left_open(path):
     assert handles() <= before
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more processes than the machine has cores
 def test_the_stock_data_loader_takes_it(ds):
     data = pytest.importorskip("torch.utils.data")
     loader = data.DataLoader(
