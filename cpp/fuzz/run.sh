@@ -47,16 +47,16 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
 # A task has a corpus of its own: in one they would starve each other, as a round trip covers more code and takes ten times as long.
 fuzz() {
-  task=$1 target=$2 seconds=$3 runs=$4
+  task=$1 target=$2 task_seconds=$3 task_runs=$4
   mkdir -p "$out/corpus/$task"
   if [ -z "$clang" ]; then
-    "$build/$target" -seconds="$seconds" -runs="$runs" -seed="$(date +%s)" -artifact_prefix="$out/findings/$task-" \
+    "$build/$target" -seconds="$task_seconds" -runs="$task_runs" -seed="$(date +%s)" -artifact_prefix="$out/findings/$task-" \
       "$here/corpus/$task" >"$out/$task.log" 2>&1 || finding "$task"
     sed -n "s/^\([0-9]* executions\)$/$task: \1/p" "$out/$task.log"
     return
   fi
-  limit="-max_total_time=$seconds"
-  [ "$runs" -gt 0 ] && limit="-runs=$runs"
+  limit="-max_total_time=$task_seconds"
+  [ "$task_runs" -gt 0 ] && limit="-runs=$task_runs"
   "$build/$target" "$limit" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -reload=0 -entropic=0 \
     -artifact_prefix="$out/findings/$task-" -print_final_stats=1 \
     "$out/corpus/$task" "$here/corpus/$task" >"$out/$task.log" 2>&1 || finding "$task"
@@ -71,8 +71,8 @@ finding() {
 
 # Python with a core that has the sanitizers, in a package beside the editable one.
 fuzz_datasets() {
-  seconds=$1 runs=$2
-  compiler=${CXX:-g++}
+  task_seconds=$1 task_runs=$2
+  compiler=$(command -v "${CXX:-g++}")
   cmake -S "$root" -B "$out/extension" -G Ninja -DSKBUILD=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
     -DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1" \
     -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPython_EXECUTABLE="$root/.venv/bin/python" \
@@ -88,7 +88,7 @@ fuzz_datasets() {
     cd "$root"
     # Python allocates with one function and frees with another; that is its own affair.
     export ASAN_OPTIONS="$ASAN_OPTIONS:alloc_dealloc_mismatch=0" HEADRACE_FUZZ_PACKAGE="$out/package"
-    LD_PRELOAD=$preload python -m tests.adversarial.fuzz --seconds "$seconds" --runs "$runs" --out "$out/findings"
+    LD_PRELOAD=$preload python -m tests.adversarial.fuzz --seconds "$task_seconds" --runs "$task_runs" --out "$out/findings"
   )
 }
 
