@@ -124,11 +124,12 @@ nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t 
 
 nb::tuple shape(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
                 std::string_view dtype, std::uint64_t seed, std::uint32_t epoch, std::uint64_t sample,
-                std::uint16_t view) {
+                std::uint16_t view, bool has_color) {
   const DType stored = look_up(kDTypes, dtype, "the dtype");
   const PixelType type{channels, stored == DType::uint8 ? 8U : 16U, stored == DType::int16};
   OutputShape output;
-  if (const Status s = output_shape(transform, {height, width, type}, {seed, epoch, sample, view}, output); !s)
+  if (const Status s = output_shape(transform, {height, width, type, has_color}, {seed, epoch, sample, view}, output);
+      !s)
     raise_status(s);
   const OutputAxes axes(transform, output);
   nb::list sides;
@@ -259,9 +260,9 @@ void register_transform(nb::module_& module) {
            arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false,
            arg("max_pixels") = kMaxPixels)
       .def("shape", &shape, arg("height"), arg("width"), arg("channels"), arg("dtype"), nb::kw_only(), arg("seed"),
-           arg("epoch"), arg("sample"), arg("view") = 0,
+           arg("epoch"), arg("sample"), arg("view") = 0, arg("has_color") = false,
            nb::sig("def shape(self, height: int, width: int, channels: int, dtype: str, *, seed: int, epoch: int, "
-                   "sample: int, view: int = 0) -> tuple[tuple[int, ...], str]"))
+                   "sample: int, view: int = 0, has_color: bool = False) -> tuple[tuple[int, ...], str]"))
       .def("passes", &passes, arg("height"), arg("width"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
            arg("view") = 0,
            nb::sig("def passes(self, height: int, width: int, *, seed: int, epoch: int, sample: int, view: int = 0) "

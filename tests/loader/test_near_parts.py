@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from PIL import Image
 from tests.loader.datasets import COUNT, assert_equal
 from tests.loader.nearby import OPTIONS, TRANSFORM, plain_batches
 
+from headrace import build
 from headrace import open as open_dataset
 from headrace.errors import LoaderError
 from headrace.loader import Loader, _prongs_measure
@@ -224,6 +226,42 @@ def test_the_shapes_of_a_batch_are_known_before_it_is_made(core_path, transform,
         stacks = shapes.of(arrays["_rows"]).stacked(arrays)
         assert len(stacks) == len(maker.fields)
     maker.close()
+
+
+@pytest.mark.parametrize("color", ["auto", "RGB", "keep"])
+@pytest.mark.parametrize("form", ["keep", "hri", "raw"])
+def test_the_shapes_of_images_with_alpha_and_with_other_bands_are_known(tmp_path, form, color):
+    """What becomes three channels depends on what the bands mean, which the index and the format say."""
+    (tmp_path / "in").mkdir()
+    for number, mode in enumerate(("L", "LA", "RGB", "RGBA", "L", "RGBA")):
+        Image.new(mode, (9 + number // 4, 7)).save(tmp_path / "in" / f"{number}.png")
+    build(tmp_path / "in", tmp_path / "kinds.hr", format=form)
+    check_shapes(tmp_path / "kinds.hr", 6, color=color)
+    if form != "keep" and color != "RGB":
+        bands = ({"image": np.zeros((5, 6, channels), np.uint8)} for channels in (1, 2, 3, 4))
+        build(bands, tmp_path / "bands.hr", format=form)
+        check_shapes(tmp_path / "bands.hr", 4, color=color)
+
+
+def check_shapes(path, count, **options):
+    """Make all batches of one sample and of all, and hold them against what was expected."""
+    for size in (1, count):
+        with Loader(path, batch_size=size, output="numpy", num_workers=1, ragged="list", **options) as loader:
+            maker = BatchMaker(open_dataset(path), Recipe.from_json(loader.recipe), threads=1)
+        shapes = BatchShapes(open_dataset(path), maker.fields, compile_transform(None, **options))
+        for number in range(count // size):
+            making = maker.begin(BatchName(0, 0, 0, count, number))
+            while not making.wait(1.0):
+                pass
+            arrays = making.take()
+            assert shapes.of(arrays["_rows"]).stacked(arrays)
+        maker.close()
+
+
+def test_an_image_above_the_limit_of_pixels_is_left_to_the_host(core_path):
+    shapes = BatchShapes(open_dataset(core_path), ("image",), compile_transform(TRANSFORM, max_pixels=10))
+
+    assert shapes.of(np.arange(2)) is None
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, ImageTooLarge
 from headrace.loader._prongs_arrays import ROWS
 from headrace.loader.pixels._engine import Rows, Stack
 from headrace.prongs._batch_file import Limits
 from headrace.records import Dataset
-from headrace.records._schema import DTYPE_NAMES
+from headrace.records._rendition import DEFINES_COLOR
+from headrace.records._schema import COLOR_DTYPE_CODES, DTYPE_NAMES
 from headrace.transforms import Compiled
 
 # Stored sizes that are remembered. A dataset of photographs has a few thousand, and each takes 2 µs to work out.
 _MAX_KNOWN = 1 << 14
+_STORED = ("height", "width", "channels", "dtype", "format")
 
 
 class Shape(NamedTuple):
@@ -75,12 +77,14 @@ class BatchShapes:
         self._gather, self._views = dataset.gather, compiled.views
         types = dataset.fields
         self._transforms = {name: compiled.mask if types[name] == "mask" else compiled.image for name in names}
-        self._known: dict[tuple[str, int, int, int, int], Shape] = {}
+        self._max_pixels = compiled.max_pixels
+        self._known: dict[tuple[str, int, int, int, int, int], Shape] = {}
 
     def of(self, rows: Rows) -> BatchShape | None:
         """Return what the batch of these rows looks like; None if one of its samples cannot be transformed.
 
-        The shape of what comes out depends on the stored shape, never on what is drawn at random.
+        The shape of what comes out depends on what is stored, never on what is drawn at random. An image with more than
+        `max_pixels` may fail or not, depending on its crop: such a batch is left to the host.
         """
         try:
             return BatchShape(rows, {name: self._field(name, rows) for name in self._transforms})
@@ -89,15 +93,27 @@ class BatchShapes:
 
     def _field(self, name: str, rows: Rows) -> list[Shape]:
         columns = self._gather.pixel_columns(name, 0, rows)
-        stored = zip(*(columns[part].tolist() for part in ("height", "width", "channels", "dtype")), strict=True)
+        stored = zip(
+            *(columns[part].tolist() for part in ("height", "width", "channels", "dtype", "format")), strict=True
+        )
         return [self._shape(name, *each) for each in stored]
 
-    def _shape(self, name: str, height: int, width: int, channels: int, dtype: int) -> Shape:
-        key = (name, height, width, channels, dtype)
+    def _shape(self, name: str, height: int, width: int, channels: int, dtype: int, form: int) -> Shape:
+        key = (name, height, width, channels, dtype, form)
         found = self._known.get(key)
         if found is None:
-            stored = DTYPE_NAMES.get(dtype, "uint8")
-            sides, made = self._transforms[name].shape(height, width, channels, stored, seed=0, epoch=0, sample=0)
+            if height * width > self._max_pixels or dtype not in DTYPE_NAMES:
+                raise ImageTooLarge(f"{height} x {width} pixels of dtype code {dtype}")
+            sides, made = self._transforms[name].shape(
+                height,
+                width,
+                channels,
+                DTYPE_NAMES[dtype],
+                seed=0,
+                epoch=0,
+                sample=0,
+                has_color=channels in (2, 4) and (dtype in COLOR_DTYPE_CODES or form in DEFINES_COLOR),
+            )
             sides = sides if self._views == 1 else (self._views, *sides)
             found = Shape(sides, made, math.prod(sides) * np.dtype(made).itemsize)
             if len(self._known) >= _MAX_KNOWN:

@@ -29,7 +29,7 @@ FILE_MODE = 0o660
 FOLDER_MODE = 0o770
 """Less the umask. Both sides run as one user or share a group; nobody else has to read or write."""
 
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 # A handle that only names a folder. Over NFS it needs no round trip of its own, unlike one to list it with.
 _NAMING = getattr(os, "O_PATH", os.O_RDONLY)
