@@ -20,7 +20,7 @@ LAYERS = (
     {"loader"},
     {"formats", "prongs", "records", "sources", "storage", "transforms"},
     {"codec", "kernels"},
-    {"_core", "errors"},
+    {"_core", "errors", "files", "terminal"},
 )
 NEAR_WORKER = "prongs/worker"
 CORE_USERS = {"codec", "formats", "kernels", "loader", "prongs", "records", "transforms"}

@@ -159,6 +159,11 @@ def test_masks_keep_their_values_whatever_the_images_format(tmp_path):
         ds = headrace.open(dest)
         assert list(ds.formats["mask"]) == [stored]
         np.testing.assert_array_equal(ds[0]["mask"], np.asarray(palette))
+        _, rendition = ds.read(0, "mask")
+        assert rendition.shape == mask.shape
+        loaded = next(iter(headrace.Loader(dest, batch_size=1, num_workers=1, output="numpy")))
+        np.testing.assert_array_equal(loaded["mask"][0], np.asarray(palette))
+        assert ds.verify().ok
 
 
 def test_a_lossy_format_for_masks_is_refused(tmp_path):

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tests.codec.pictures import Recipe
 
-from headrace.errors import ImageTooLarge
+import headrace
+from headrace.codec import _decode
+from headrace.errors import CorruptImage, ImageTooLarge
 
 if TYPE_CHECKING:
     from tests.codec.implementations import Native
@@ -50,3 +52,18 @@ def test_each_of_many_images_has_the_limit(native: Native, mode: str) -> None:
     with pytest.raises(ImageTooLarge) as caught:
         native.decode_many(datas, max_pixels=119)
     assert caught.value.index == 2
+
+
+@pytest.mark.parametrize("shape", [(20, 30, 3), (300, 500), (70, 900, 64)])
+def test_verify_reads_every_tile_in_pieces(monkeypatch: pytest.MonkeyPatch, mode: str, shape: tuple[int, ...]) -> None:
+    """A damaged byte anywhere is found, whatever the size of the pieces."""
+    monkeypatch.setattr(_decode, "_PIECE_BYTES", 1 << 12)
+    data = bytearray(headrace.encode(np.random.default_rng(1).integers(0, 9, shape, np.uint8), mode=mode))
+    headrace.codec.verify(data)
+    for place in (len(data) - 1, len(data) * 3 // 4, len(data) // 2):
+        data[place] ^= 1
+        with pytest.raises(CorruptImage):
+            headrace.codec.verify(data)
+        data[place] ^= 1
+    with pytest.raises(ImageTooLarge):
+        headrace.codec.verify(data, max_pixels=shape[0] * shape[1] - 1)

@@ -78,6 +78,7 @@ def test_rgb_repeats_gray_and_drops_alpha(name, dtype, channels):
 
     assert np.array_equal(rgb, expected)
     assert rgb.dtype == image.dtype
+    assert formats.get(name).probe(data, color="RGB").array == rgb.shape
 
 
 @pytest.mark.usefixtures("backend")

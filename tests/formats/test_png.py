@@ -41,6 +41,8 @@ def test_palettes_are_looked_up(depth, alpha):
     decoded = PNG.decode(data)
 
     assert PNG.probe(data).array == decoded.shape == (13, 11, 4 if alpha else 3)
+    assert PNG.probe(data, color="RGB").array == (13, 11, 3)
+    assert PNG.probe(data, color="index").array == (13, 11)
     assert np.array_equal(decoded[..., :3], palette[indices])
     assert np.array_equal(PNG.decode(data, color="RGB"), palette[indices])
     assert np.array_equal(PNG.decode(data, color="index"), indices)

@@ -12,7 +12,8 @@ from PIL import Image
 from tests.records.samples import CLASSES, FIELDS, assert_same, make_sample, write
 
 import headrace
-from headrace.errors import CorruptDataset, CorruptImage
+from headrace.errors import CorruptDataset, CorruptImage, ImageTooLarge
+from headrace.records import _shards
 
 
 def test_samples_come_back_as_they_were_written(ds):
@@ -129,6 +130,62 @@ def test_splits_cover_all_samples_once(ds):
         ds.split({"train": 0.8, "val": 0.1})
 
 
+@pytest.mark.parametrize("format_name", ["hri:fast", "png", "raw", "webp"])
+def test_images_of_more_than_max_pixels_are_refused(tmp_path, format_name):
+    """Of formats that decode a region by itself, a crop counts and not the image that it is taken from."""
+    with headrace.Writer(tmp_path / "a.hr", fields={"image": "image"}, workers=1, format=format_name) as writer:
+        writer.write({"image": np.zeros((40, 50, 3), np.uint8)}, key="a")
+
+    def open_limited(max_pixels, transform=None):
+        return headrace.open(tmp_path / "a.hr", max_pixels=max_pixels, transform=transform)
+
+    crop = headrace.transforms.CenterCrop(10)
+    assert open_limited(2000)[0]["image"].shape == (40, 50, 3)
+    assert open_limited(2000, crop)[0]["image"].shape == (3, 10, 10)
+    for transform in (None, headrace.transforms.Pad(1), headrace.transforms.Resize((8, 8))):
+        with pytest.raises(ImageTooLarge, match="max_pixels=1999"):
+            _ = open_limited(1999, transform)[0]
+    if format_name in ("hri:fast", "raw"):
+        assert open_limited(100, crop)[0]["image"].shape == (3, 10, 10)
+    else:
+        with pytest.raises(ImageTooLarge, match="max_pixels=100"):
+            _ = open_limited(100, crop)[0]
+
+
+def test_a_split_by_a_list_gives_a_list(ds):
+    """The same parts as by names, in the order of the fractions."""
+    parts = ds.split([0.8, 0.2], seed=4)
+    named = ds.split({"train": 0.8, "val": 0.2}, seed=4)
+
+    assert [len(part) for part in parts] == [24, 6]
+    for part, other in zip(parts, named.values(), strict=True):
+        assert np.array_equal(part.rows, other.rows)
+    train, _ = ds.split((0.5, 0.5))
+    assert len(train) == 15
+    with pytest.raises(ValueError, match="add up to 1"):
+        ds.split([0.8, 0.1])
+
+
+def test_named_splits_are_those_of_the_split_column(tmp_path):
+    names = ["train", "test", "train", "val", "train"]
+    with headrace.Writer(tmp_path / "a.hr", fields={"label": "int64", "split": "str"}, workers=1) as writer:
+        for number, name in enumerate(names):
+            writer.write({"label": number, "split": name}, key=str(number))
+    ds = headrace.open(tmp_path / "a.hr")
+
+    assert [sample["label"] for sample in ds.split_named("train")] == [0, 2, 4]
+    assert [sample["label"] for sample in ds.select([4, 1, 0]).split_named("train")] == [4, 0]
+    with pytest.raises(KeyError, match=r"no split 'dev'; its splits are 'test', 'train', 'val'"):
+        ds.split_named("dev")
+    with pytest.raises(KeyError, match="no split 'val'; its splits are 'train'"):
+        ds.select([0, 2]).split_named("val")
+
+
+def test_a_dataset_without_splits_says_so(ds):
+    with pytest.raises(KeyError, match="has no str field 'split'; its fields are image, mask"):
+        ds.split_named("train")
+
+
 def test_a_split_is_the_same_for_ever(ds):
     """Frozen: a changed split would let validation samples slip into training."""
     assert [ds.split({"a": 0.9, "b": 0.1}, seed=0)["b"].key(i) for i in range(3)] == FROZEN
@@ -202,12 +259,12 @@ def test_what_is_no_dataset_is_explained(tmp_path):
         headrace.open(tmp_path)
 
 
-def test_more_shards_than_maps(path, monkeypatch):
+def test_more_shards_than_handles(path, monkeypatch):
     ds = headrace.open(path)
-    monkeypatch.setattr(ds._files.shards, "_limit", 2)
+    monkeypatch.setattr(_shards, "MAX_OPEN", 2)
     kept, rendition = ds.read(0, "image")
     for number in (29, 0, 15, 8, 22, 0):
         assert_same(make_sample(number), ds[number])
-    assert len(ds._files.shards._maps) <= 2
+    assert len(ds._files.shards._handles) <= 2
     assert len(kept) == rendition.n_bytes
     assert zlib.crc32(kept) == zlib.crc32(ds.read(0, "image")[0])

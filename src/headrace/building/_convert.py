@@ -17,6 +17,7 @@ from headrace import formats
 from headrace.building._options import KEEP, Conversion
 from headrace.codec import inspect
 from headrace.codec._decode import matches
+from headrace.codec._images import as_image
 from headrace.errors import CorruptImage, HeadraceError, UnsupportedImage
 from headrace.formats import ImageShape
 from headrace.formats._channels import Extra, color_mark, extra_channels, pillow_extra
@@ -207,7 +208,7 @@ class _Picture:
 
     def _decode(self) -> npt.NDArray[Any]:
         if self.encoded is None:
-            return _as_pixels(self._value)
+            return _as_pixels(self._value, is_mask=self.color == "index")
         if self.stored_as is None or self.color != "keep" or len(self.encoded.data) < _SCRATCH_FROM:
             return formats.decode(self.encoded.data, color=self.color)
         own = _format(self.stored_as)
@@ -252,7 +253,7 @@ def _keep(picture: _Picture, own: str, *, verify: bool) -> _Stored:
     assert picture.encoded is not None
     if verify:
         _ = picture.pixels  # damage shall show now, not in training
-    shape = _format(own).probe(picture.encoded.data)
+    shape = _format(own).probe(picture.encoded.data, color=picture.color)
     return _Stored(picture.encoded.data, own, shape, picture.extra_channels(shape.channels))
 
 
@@ -294,18 +295,13 @@ def _same(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
     return bool(np.array_equal(left, right))
 
 
-def _as_pixels(value: Any) -> npt.NDArray[Any]:
-    pixels: npt.NDArray[Any] = np.asarray(value)
-    if pixels.dtype == np.bool_:
-        pixels = pixels.view(np.uint8)
-    pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    if pixels.ndim not in (2, 3) or pixels.dtype not in _NAMES or 0 in pixels.shape:
-        raise UnsupportedImage(
-            f"an image is [H, W] or [H, W, C] of {', '.join(DTYPE_CODES)}, not {pixels.dtype} {list(pixels.shape)}"
-        )
-    return pixels
+def _as_pixels(value: Any, *, is_mask: bool) -> npt.NDArray[Any]:
+    if is_mask and hasattr(value, "getpalette"):
+        value = np.asarray(value)  # a Pillow image: of a mask its indices are meant
+    if getattr(value, "dtype", None) == np.bool_:
+        value = np.asarray(value).view(np.uint8)
+    pixels = as_image(value)
+    return pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
 
 
 def _boxes(value: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
+
 from headrace import _core
+from headrace.errors import ImageTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy as np
     import numpy.typing as npt
     from typing_extensions import Buffer
 
     Region: TypeAlias = tuple[int, int, int, int]
+
+_PIECE_BYTES = 16 << 20
 
 
 def decode(
@@ -74,6 +78,33 @@ def decode_many(
     images = datas if type(datas) is list else list(datas)
     many = _core.decode_many(images, regions, out, threads, max_pixels)
     return cast("list[np.ndarray[Any, np.dtype[Any]]] | npt.NDArray[Any]", many)
+
+
+def verify(data: Buffer, *, threads: int = 0, max_pixels: int = 2**30) -> None:
+    """Decode every tile of an image and keep none, in pieces of at most 16 MiB or one tile.
+
+    Raises:
+        CorruptImage: The bytes are damaged, truncated or no `.hri` image at all.
+        ImageTooLarge: The image has more than `max_pixels`; the limit bounds the time, for memory is bounded anyway.
+
+    """
+    head = _core.inspect(data)
+    if head.height * head.width > max_pixels:
+        raise ImageTooLarge(
+            f"the image has {head.width} x {head.height} = {head.width * head.height} pixels, more than "
+            f"max_pixels={max_pixels}; raise max_pixels to verify it all the same"
+        )
+    dtype = np.dtype(head.dtype)
+    n_pixels = _PIECE_BYTES // (head.channels * dtype.itemsize)
+    # Whole tiles, so that none is decoded twice: as many side by side as fit, then as many rows of them.
+    tile_height, tile_width = _core.TILE_HEIGHT, head.tile_width
+    width = min(head.width, max(1, n_pixels // (tile_height * tile_width)) * tile_width)
+    height = min(head.height, max(1, n_pixels // (tile_height * width)) * tile_height)
+    memory = np.empty((height, width) if head.channels == 1 else (height, width, head.channels), dtype)
+    for top in range(0, head.height, height):
+        for left in range(0, head.width, width):
+            rows, columns = min(height, head.height - top), min(width, head.width - left)
+            _core.decode(data, (top, left, rows, columns), memory[:rows, :columns], threads, rows * columns)
 
 
 def matches(data: Buffer, image: npt.NDArray[Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.codec._images import as_image
 from headrace.errors import UnsupportedImage
 from headrace.formats._png_chunks import SIGNATURE, Kind, chunk, metadata_chunks
 
@@ -33,6 +34,7 @@ def parse_level(mode: str | None) -> int:
 
 
 def encode(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:
+    image = as_image(image)
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[..., 0]
     channels = 1 if image.ndim == 2 else image.shape[2]
@@ -41,8 +43,6 @@ def encode(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> byt
             f"PNG holds uint8 and uint16 images of 1 to 4 channels, not {image.dtype} {list(image.shape)}; "
             "hri and raw hold int16 and more channels"
         )
-    if 0 in image.shape:
-        raise UnsupportedImage(f"an image has at least one pixel, and this array is {list(image.shape)}")
     if image.dtype == np.uint16 and channels > 1:
         return _encode_plain(image, level, blocks)
     return _insert(_encode_pillow(image, level), metadata_chunks(blocks))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MAX_PIXELS = 2**30
 
 @dataclass(frozen=True, slots=True)
 class ImageShape:
-    """What a file's head says of its image, decoded with `color="keep"`."""
+    """What a file's head says of its decoded image."""
 
     height: int
     width: int
@@ -35,6 +35,10 @@ class ImageShape:
             return (self.height, self.width)
         return (self.height, self.width, self.channels)
 
+    def converted(self, color: Color) -> ImageShape:
+        """Return the shape after decoding with a color, of an image that is not a palette."""
+        return replace(self, channels=3) if color == "RGB" and self.channels <= 4 else self
+
 
 class Format(Protocol):
     """A way to store one image as bytes. Stateless, picklable, safe to use from any number of threads."""
@@ -46,8 +50,8 @@ class Format(Protocol):
     can_decode_region: bool
     """A region costs about its share of the whole; otherwise the whole is decoded and cropped."""
 
-    def probe(self, data: Buffer) -> ImageShape:
-        """Read and validate the head; no pixel is decoded."""
+    def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
+        """Read and validate the head; return what `decode` gives with the same `color`. No pixel is decoded."""
         ...
 
     def decode(

@@ -29,9 +29,9 @@ class Hri:
     suffix = ".hri"
     can_decode_region = True
 
-    def probe(self, data: Buffer) -> ImageShape:
+    def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
         head = codec.inspect(byte_view(data))
-        return ImageShape(head.height, head.width, head.channels, head.dtype.name)
+        return ImageShape(head.height, head.width, head.channels, head.dtype.name).converted(color)
 
     def decode(
         self,

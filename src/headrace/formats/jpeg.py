@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import simplejpeg
 
+from headrace.codec._images import as_image
 from headrace.errors import CorruptImage, UnsupportedImage
 from headrace.formats import _jpeg_segments as jpeg_segments
 from headrace.formats._pixels import (
@@ -46,9 +47,9 @@ class Jpeg:
     suffix = ".jpg"
     can_decode_region = False
 
-    def probe(self, data: Buffer) -> ImageShape:
+    def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
         head = jpeg_segments.read(byte_view(data))
-        return ImageShape(head.height, head.width, head.components, "uint8")
+        return ImageShape(head.height, head.width, head.components, "uint8").converted(color)
 
     def decode(
         self,
@@ -78,7 +79,7 @@ class Jpeg:
     def encode(
         self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
     ) -> bytes:
-        quality = _parse_quality(mode)
+        quality, image = _parse_quality(mode), as_image(image)
         pixels = image[..., None] if image.ndim == 2 else image
         if pixels.ndim != 3 or pixels.shape[2] not in (1, 3) or pixels.dtype != np.uint8 or 0 in pixels.shape:
             raise UnsupportedImage(f"JPEG holds uint8 images of 1 or 3 channels, not {image.dtype} {list(image.shape)}")

@@ -48,8 +48,9 @@ class Png:
     suffix = ".png"
     can_decode_region = False
 
-    def probe(self, data: Buffer) -> ImageShape:
-        return png_chunks.read(byte_view(data), whole=False, check_data=False).shape()
+    def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
+        chunks = png_chunks.read(byte_view(data), whole=False, check_data=False)
+        return chunks.shape(indices=color == "index").converted(color)
 
     def decode(
         self,

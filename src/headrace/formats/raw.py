@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from headrace._core import crc32c
+from headrace.codec._images import as_image
 from headrace.errors import CorruptImage, UnsupportedImage
 from headrace.formats._pixels import byte_view, check_color, check_pixels, check_region, deliver
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
@@ -58,8 +59,8 @@ class Raw:
     suffix = ".hrr"
     can_decode_region = True
 
-    def probe(self, data: Buffer) -> ImageShape:
-        return _read_head(byte_view(data)).shape
+    def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
+        return _read_head(byte_view(data)).shape.converted(color)
 
     def decode(
         self,
@@ -89,6 +90,7 @@ class Raw:
             raise UnsupportedImage(f"raw has no modes, and {mode!r} was asked for")
         if (metadata or {}).get("color") == b"CMYK":
             raise UnsupportedImage("raw does not say that its four channels are CMYK; use hri, or convert to RGB")
+        image = as_image(image)
         if image.ndim == 3 and image.shape[2] == 1:
             image = image[..., 0]
         shape = _shape_of(image)

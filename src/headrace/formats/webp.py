@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.codec._images import as_image
 from headrace.errors import CorruptImage, UnsupportedImage
 from headrace.formats import _riff
 from headrace.formats._backends import imagecodecs
@@ -40,8 +41,8 @@ class Webp:
     suffix = ".webp"
     can_decode_region = False
 
-    def probe(self, data: Buffer) -> ImageShape:
-        return _riff.read(byte_view(data)).shape
+    def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
+        return _riff.read(byte_view(data)).shape.converted(color)
 
     def decode(
         self,
@@ -69,6 +70,7 @@ class Webp:
         self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
     ) -> bytes:
         blocks = dict(metadata or {})
+        image = as_image(image)
         if image.ndim == 3 and image.shape[2] == 1:
             image = image[..., 0]
         if image.dtype != np.uint8 or (image.ndim != 2 and (image.ndim != 3 or image.shape[2] not in (3, 4))):

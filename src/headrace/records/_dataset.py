@@ -18,14 +18,15 @@ from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
 from headrace.records._checksum import crc32c
 from headrace.records._columns import Batch
+from headrace.records._draws import Draws
 from headrace.records._gather import Gather, Places
 from headrace.records._index import Index
-from headrace.records._manifest import Manifest, shard_name
-from headrace.records._rendition import UNCHECKED, Rendition, decode_color, decoder
-from headrace.records._schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, Field, stored_format
-from headrace.records._shards import ShardMaps
-from headrace.records._shared import Epoch, Rows
-from headrace.records._split import split_rows
+from headrace.records._manifest import INDEX, Manifest, shard_name
+from headrace.records._rendition import Rendition, check_made_pixels, decode_color, decoder
+from headrace.records._schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
+from headrace.records._shards import ShardFiles
+from headrace.records._shared import Rows
+from headrace.records._split import rows_named, split_rows
 from headrace.transforms._boxes import keep_elements
 
 if TYPE_CHECKING:
@@ -34,13 +35,17 @@ if TYPE_CHECKING:
     from headrace.records._verify import VerifyReport
 
 
+# Transforms that draw nothing.
+_FIXED = (transforms.CenterCrop, transforms.Normalize, transforms.Pad, transforms.Resize)
+
+
 class _Files:
     """The open files of a dataset in this process, shared by all views of it."""
 
     def __init__(self, folder: Path) -> None:
         self.manifest = Manifest.load(folder)
         self.index = Index(folder, self.manifest)
-        self.shards = ShardMaps(folder, self.manifest.shards, self.manifest.check_current)
+        self.shards = ShardFiles(folder, self.manifest.shards, self.manifest.check_current)
         self.fingerprint = self.manifest.fingerprint
 
     @cached_property
@@ -62,6 +67,7 @@ class Dataset:
         transform: Any = None,
         seed: int = 0,
         color: Literal["auto", "RGB", "keep"] = "auto",
+        max_pixels: int = formats.MAX_PIXELS,
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
@@ -69,10 +75,11 @@ class Dataset:
         self.seed = seed
         self.color = color
         self.transform = transform
+        self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._epoch = Epoch()
         self._files = _Files(self.path)
+        self._draws = Draws(self._files.manifest.samples)
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
@@ -93,12 +100,17 @@ class Dataset:
     def __getitem__(self, index: int) -> Any: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self._sample(self._row(i)) for i in range(*index.indices(len(self)))]
-        return self._sample(self._row(index))
+            return [self[i] for i in range(*index.indices(len(self)))]
+        row = self._row(index)
+        return self._sample(row, self._draws.epoch_of(row, warn=self._is_random))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Give several samples: PyTorch's fetcher asks for a batch at once."""
-        return [self._sample(self._row(i)) for i in indices]
+        """Give several samples: PyTorch's DataLoader asks for a batch at once.
+
+        Until `set_epoch` is called, the first visit of a sample draws as in epoch 0, the second as in epoch 1 and so
+        on, whichever worker process makes it.
+        """
+        return [self._sample(row, self._draws.next_epoch_of(row)) for row in map(self._row, indices)]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -115,13 +127,18 @@ class Dataset:
             raise IndexError(f"sample {index} of a dataset of {len(self)}")
         return position if self._rows is None else int(self._rows.array[position])
 
-    def _sample(self, row: int) -> Any:
+    @cached_property
+    def _is_random(self) -> bool:
+        compiled = self._compiled
+        return compiled is not None and not all(isinstance(each, _FIXED) for each in compiled.transforms)
+
+    def _sample(self, row: int, epoch: int) -> Any:
         batch, at = self._files.index.locate(row)
         sample: Any = {}
         fields = self._files.manifest.fields
         # Pixels come first: their errors name the row.
-        pixels = {field.name: self._pixels(batch, at, row, field) for field in fields if field.is_pixels}
-        moved = self._moved_boxes(batch, at, row)
+        pixels = {field.name: self._pixels(batch, at, row, field, epoch) for field in fields if field.is_pixels}
+        moved = self._moved_boxes(batch, at, row, epoch)
         for field in fields:
             if field.is_pixels:
                 sample[field.name] = pixels[field.name]
@@ -138,43 +155,45 @@ class Dataset:
             sample = function(sample)
         return sample
 
-    def _draw_keys(self, row: int, compiled: transforms.Compiled) -> list[dict[str, int]]:
+    def _draw_keys(self, row: int, epoch: int, compiled: transforms.Compiled) -> list[dict[str, int]]:
         """What the random draws of each view of a sample depend on."""
-        return [{"seed": self.seed, "epoch": self.epoch, "sample": row, "view": view} for view in range(compiled.views)]
+        return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(compiled.views)]
 
-    def _pixels(self, batch: Batch, at: int, row: int, field: Field) -> npt.NDArray[Any]:
+    def _pixels(self, batch: Batch, at: int, row: int, field: Field, epoch: int) -> npt.NDArray[Any]:
         """Decode an image, and put it through the declarative transforms if there are any."""
         renditions = batch.renditions[field.name][0]
         shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
         try:
             data = self._files.shards.read(shard, offset, renditions.length[at])
-            if code in UNCHECKED and crc32c(data) != renditions.checksum[at]:
+            # Not left to the formats' own checksums: those are right in a dataset that was built again meanwhile.
+            if crc32c(data) != renditions.checksum[at]:
                 raise CorruptImage("the bytes do not have their checksum")
             channels, dtype = renditions.channels[at], renditions.dtype[at]
             color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
-            return self._transformed(data, code, row, color, has_color=dtype in COLOR_DTYPE_CODES)
+            return self._transformed(data, code, row, epoch, color, has_color=dtype in COLOR_DTYPE_CODES)
         except (HeadraceError, ValueError) as error:
             where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
             kind = type(error) if isinstance(error, HeadraceError) else TransformError
             raise kind(f"{where}: {error}") from error
 
     def _transformed(
-        self, data: memoryview, code: int, row: int, color: formats.Color, *, has_color: bool
+        self, data: memoryview, code: int, row: int, epoch: int, color: formats.Color, *, has_color: bool
     ) -> npt.NDArray[Any]:
-        compiled = self._compiled
+        compiled, form = self._compiled, decoder(code)
         if compiled is None or not compiled.transforms:
-            return decoder(code).decode(data, color=color)
-        transform, keys = compiled.mask if color == "index" else compiled.image, self._draw_keys(row, compiled)
+            return form.decode(data, color=color, max_pixels=self.max_pixels)
+        transform, keys = compiled.mask if color == "index" else compiled.image, self._draw_keys(row, epoch, compiled)
         made: list[Any]
         if code in _core.core_formats():
+            check_made_pixels(form, form.probe(data), transform, keys, self.max_pixels)
             made = [transform.run(data, code, has_color=has_color, **key) for key in keys]
         else:
-            image = decoder(code).decode(data, color=color)
+            image = form.decode(data, color=color, max_pixels=self.max_pixels)
             made = [transform.apply(image, **key) for key in keys]
         pixels: npt.NDArray[Any] = made[0] if len(made) == 1 else np.stack(made)
         return pixels
 
-    def _moved_boxes(self, batch: Batch, at: int, row: int) -> dict[str, list[tuple[Any, Any]]]:
+    def _moved_boxes(self, batch: Batch, at: int, row: int, epoch: int) -> dict[str, list[tuple[Any, Any]]]:
         """Boxes go where the first image of their sample goes: for each view, the boxes and which of them were kept."""
         fields, compiled = self._files.manifest.fields, self._compiled
         anchor = next((field.name for field in fields if field.type == "image"), None)
@@ -182,11 +201,16 @@ class Dataset:
             return {}
         renditions = batch.renditions[anchor][0]
         height, width = renditions.height[at], renditions.width[at]
+        if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
+            raise CorruptDataset(
+                f"{self.row_name(row)}: an image must have 1 to {MAX_SIDE} rows and columns; the index has "
+                f"{height} x {width}"
+            )
         moved = {}
         for field in fields:
             if field.type == "boxes":
                 boxes = self._value(batch, at, row, field.name)
-                keys = self._draw_keys(row, compiled)
+                keys = self._draw_keys(row, epoch, compiled)
                 moved[field.name] = [compiled.boxes_kept(boxes, height, width, **key) for key in keys]
         return moved
 
@@ -258,7 +282,7 @@ class Dataset:
         """Give one column of numbers of the index, such as `label` or `image.0.width`, as an array."""
         from headrace.records._arrays import to_numpy  # noqa: PLC0415
 
-        column = to_numpy(self._files.index.table().column(name))
+        column = to_numpy(self._files.index.column(name))
         return column if self._rows is None else column[self._rows.array]
 
     def value(self, index: int, field: str) -> Any:
@@ -283,11 +307,15 @@ class Dataset:
 
     def key(self, index: int) -> str:
         """Give the sample's key: its path in the source, unless the source gave another."""
-        batch, at = self._files.index.locate(self._row(index))
-        return str(batch.key[at])
+        row = self._row(index)
+        batch, at = self._files.index.locate(row)
+        try:
+            return str(batch.key[at])
+        except ValueError as error:
+            raise CorruptDataset(f"{self.path / INDEX}: row {row}: its key must be UTF-8: {error}") from error
 
-    def read(self, index: int, field: str, format: str | None = None) -> tuple[memoryview, Rendition]:  # noqa: A002
-        """Give an image's stored bytes, mapped and not copied, and what they hold.
+    def rendition(self, index: int, field: str, format: str | None = None) -> Rendition:  # noqa: A002
+        """Say where an image's stored bytes lie and what they hold, by the index; nothing is read.
 
         `format` chooses among several renditions; without it the first is meant.
         """
@@ -297,14 +325,19 @@ class Dataset:
             raise KeyError(f"{field!r} is no image or mask field; those are {', '.join(batch.renditions) or 'none'}")
         wanted = None if format is None else FORMAT_CODES[stored_format(format)]
         for renditions in batch.renditions[field]:
-            code = renditions.format[at]
-            if wanted in (None, code):
-                break
-        else:
-            found = ", ".join(FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
-            raise KeyError(f"{self.row_name(row)} has {field!r} as {found}, not as {format}")
-        rendition = Rendition.at(renditions, at)
-        return self._files.shards.read(renditions.shard[at], rendition.offset, rendition.n_bytes), rendition
+            if wanted in (None, renditions.format[at]):
+                return Rendition.at(renditions, at)
+        found = ", ".join(FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
+        raise KeyError(f"{self.row_name(row)} has {field!r} as {found}, not as {format}")
+
+    def read(self, index: int, field: str, format: str | None = None) -> tuple[memoryview, Rendition]:  # noqa: A002
+        """Read an image's stored bytes, and what they hold. The checksum is the caller's to compare."""
+        rendition = self.rendition(index, field, format)
+        return self._files.shards.read(rendition.shard_number, rendition.offset, rendition.n_bytes), rendition
+
+    def read_blocks(self, rendition: Rendition) -> Iterator[memoryview]:
+        """Read an image's stored bytes piece by piece; a piece is valid until the next is asked for."""
+        return self._files.shards.blocks(rendition.shard_number, rendition.offset, rendition.n_bytes)
 
     # Views.
 
@@ -326,12 +359,31 @@ class Dataset:
                 raise IndexError(f"an index is out of range for a dataset of {len(self)} samples")
         return self._view(chosen)
 
-    def split(self, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Dataset]:
-        """Divide the samples at random into views, such as `{"train": 0.9, "val": 0.1}`.
+    @overload
+    def split(self, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Dataset]: ...
+    @overload
+    def split(self, fractions: Sequence[float], seed: int = 0) -> list[Dataset]: ...
+    def split(self, fractions: Mapping[str, float] | Sequence[float], seed: int = 0) -> Any:
+        """Divide the samples at random into views: a dict for `{"train": 0.9, "val": 0.1}`, a list for `[0.9, 0.1]`.
 
         The same rows for the same seed, on every machine; sizes are exact. Rows stay in their order.
         """
-        return {name: self._view(rows) for name, rows in split_rows(len(self), fractions, seed)}
+        if isinstance(fractions, Mapping):
+            shares = [*fractions.values()]
+            return dict(zip(fractions, map(self._view, split_rows(len(self), shares, seed)), strict=True))
+        return [self._view(rows) for rows in split_rows(len(self), fractions, seed)]
+
+    def split_named(self, name: str) -> Dataset:
+        """Give a view of the samples whose field `split` has this value, such as `"train"`.
+
+        Sources that are divided into splits have that field: folders named after them, or files.
+        """
+        if self.fields.get("split") != "str":
+            raise KeyError(
+                f"{self.path} has no str field 'split'; its fields are {', '.join(self.fields) or 'none'}: "
+                f"divide it with ds.split({{'train': 0.9, 'val': 0.1}}), or build it from a source that has splits"
+            )
+        return self._view(rows_named(self.table.column("split"), name, str(self.path)))
 
     def _view(self, rows: npt.NDArray[np.int64]) -> Dataset:
         view = Dataset.__new__(type(self))
@@ -343,16 +395,20 @@ class Dataset:
 
     @property
     def epoch(self) -> int:
-        """The epoch that `set_epoch` set, in this process or in the one that started it."""
-        return self._epoch.value
+        """The epoch that `set_epoch` set, in this process or in the one that started it; 0 before."""
+        return self._draws.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch for this dataset, its views, and all their worker processes, also those that already run."""
-        self._epoch.value = operator.index(epoch)
+        """Set the epoch for this dataset, its views, and all their worker processes, also those that already run.
+
+        Random transforms then draw as in this epoch, however often a sample is visited. Without it a `DataLoader`
+        counts epochs by itself (`__getitems__`), and `ds[i]` draws as in epoch 0.
+        """
+        self._draws.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: self.__dict__[name] for name in ("path", "seed", "color", "transform", "_rows", "_epoch")}
-        return {**state, "fingerprint": self.fingerprint}
+        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_draws")
+        return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
@@ -377,6 +433,7 @@ def open_dataset(
     transform: Any = None,
     seed: int = 0,
     color: Literal["auto", "RGB", "keep"] = "auto",
+    max_pixels: int = formats.MAX_PIXELS,
 ) -> Dataset:
     """Open a dataset; the time and memory that takes do not depend on the number of samples.
 
@@ -385,9 +442,12 @@ def open_dataset(
         transform: Declarative transforms (`headrace.transforms`), then functions that are called with each sample, a
             dict of its fields; one of them or a list. With declarative ones images are as a loader gives them,
             `[C, H, W]`, and without as they are decoded.
-        seed: For random transforms, which draw from seed, epoch (`set_epoch`) and row alone.
+        seed: For random transforms, which draw from seed, epoch (`set_epoch`) and row alone. Without `set_epoch` a
+            `DataLoader` counts epochs by itself.
         color: `"auto"` gives gray, RGB, RGBA and CMYK images three channels and leaves all others as stored; `"RGB"`
             gives every image three channels; `"keep"` leaves all as stored. Masks are never converted.
+        max_pixels: Refuse to decode more pixels than this for any one image; of formats that decode a crop by itself,
+            the crop counts.
 
     """
-    return Dataset(path, transform=transform, seed=seed, color=color)
+    return Dataset(path, transform=transform, seed=seed, color=color, max_pixels=max_pixels)

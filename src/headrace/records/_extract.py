@@ -7,9 +7,13 @@ import re
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
+from typing import IO
 
 from headrace import formats
+from headrace.errors import CorruptImage
+from headrace.records._checksum import crc32c
 from headrace.records._dataset import Dataset
+from headrace.records._rendition import Rendition
 
 _MAX_PART_BYTES = 200
 _BAD = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')
@@ -53,25 +57,43 @@ def extract(
     root = Path(folder)
     for index in range(len(dataset)):
         for name in chosen:
-            data, rendition = dataset.read(index, name, format=format)
+            rendition = dataset.rendition(index, name, format=format)
             suffix = formats.get(rendition.format.partition(":")[0]).suffix
             relative = Path(safe_name(dataset.key(index)))
             base = root / safe_name(name) / relative if len(chosen) > 1 else root / relative
             known = base.suffix.lower() in _SUFFIXES
             stem = base.with_suffix("") if known else base
-            yield _write_new(stem, suffix, index, data)
+            yield _write_new(stem, suffix, index, dataset, rendition)
 
 
 _SUFFIXES = {".bmp", ".gif", ".hri", ".hrr", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
-def _write_new(stem: Path, suffix: str, index: int, data: memoryview) -> Path:
+def _write_new(stem: Path, suffix: str, index: int, dataset: Dataset, rendition: Rendition) -> Path:
     stem.parent.mkdir(parents=True, exist_ok=True)
     for path in (stem.with_name(stem.name + suffix), stem.with_name(f"{stem.name}.{index}{suffix}")):
         try:
-            with path.open("xb") as stream:
-                stream.write(data)
+            stream = path.open("xb")
         except FileExistsError:
             continue
+        try:
+            with stream:
+                _copy(dataset, index, rendition, stream)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
         return path
     raise FileExistsError(f"{path} exists already; extract to an empty folder")
+
+
+def _copy(dataset: Dataset, index: int, rendition: Rendition, stream: IO[bytes]) -> None:
+    """Copy stored bytes piece by piece: how many there are is a claim of the index."""
+    checksum = 0
+    for block in dataset.read_blocks(rendition):
+        checksum = crc32c(block, checksum)
+        stream.write(block)
+    if checksum != rendition.checksum:
+        raise CorruptImage(
+            f"sample {dataset.key(index)!r}, at offset {rendition.offset} of {dataset.path / rendition.shard}: "
+            f"the bytes do not have their checksum; nothing was written for it"
+        )

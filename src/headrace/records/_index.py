@@ -1,61 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`index.arrow`, mapped: opened in constant time, each record batch taken apart when a row of it is first asked for."""
+"""`index.arrow`: opened in constant time, each record batch taken apart when a row of it is first asked for.
+
+The index is mapped, so that any number of processes share one copy of it and none reads more than it needs. Its size
+is checked when it is opened. If the file is cut short or its disk fails while it is mapped, the system ends the process
+with SIGBUS: replace a dataset by renaming, never by writing into its files. `verify` does not map it.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
 from bisect import bisect_right
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import CorruptDataset
+from headrace.files import open_file, read_at
+from headrace.records import _ipc
 from headrace.records._columns import Batch
 from headrace.records._manifest import INDEX, Manifest
-from headrace.records._schema import arrow_schema
+from headrace.records._schema import arrow_schema, columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class Index:
-    """The rows of a dataset. Safe to use from many threads, and after a fork."""
+    """The rows of a dataset. Safe to use from many threads, and after a fork.
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    Everything in the file is a claim. `_ipc` checks where record batches, columns and buffers lie, without reading the
+    values; offsets of variable-length values are checked when a record batch is first taken apart (`locate`) or handed
+    to Arrow (`table`).
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, *, mapped: bool = True) -> None:
         self.path = folder / INDEX
         self._fields = manifest.fields
+        self._columns = list(columns(manifest.fields))
         self._rows = manifest.index.batches
         self._ends = list(accumulate(self._rows))
-        self._batches: list[Batch | None] = [None] * len(self._rows)
-        self.content, self._reader = self._open(manifest.index.n_bytes)
-
-    def _open(self, n_bytes: int) -> tuple[pa.Buffer, Any]:
-        import pyarrow as pa  # noqa: PLC0415
-
+        self._batches: dict[int, Batch] = {}
+        self._max_batches = len(self._rows) if mapped else 1
+        self._schema: Any = None
+        self._table: pa.Table | None = None
+        self._file = self._open(manifest.index.n_bytes, mapped)
         try:
-            found = self.path.stat().st_size
+            self._blocks = _ipc.read_footer(self._file.view, manifest.index.n_bytes, self._columns)
+        except (ValueError, OSError) as error:
+            raise self._corrupt(str(error)) from error
+        if len(self._blocks) != len(self._rows):
+            raise self._corrupt(f"{len(self._blocks)} record batches, {len(self._rows)} expected")
+
+    def _open(self, n_bytes: int, mapped: bool) -> _MappedFile | _ReadFile:
+        try:
+            handle = open_file(self.path)
         except FileNotFoundError:
             raise CorruptDataset(f"{self.path} is missing: restore it or build again") from None
-        if found != n_bytes:
-            raise CorruptDataset(
-                f"{self.path}: offset {min(found, n_bytes)}: the file has {found} bytes and should have {n_bytes}; "
-                f"restore it or build again"
-            )
+        except OSError as error:
+            raise CorruptDataset(f"{self.path} cannot be opened: {error.strerror}") from error
+        file: _MappedFile | _ReadFile | None = None
         try:
-            content = pa.memory_map(str(self.path)).read_buffer()
-            # No threads: Arrow's pool would not survive a fork.
-            reader = pa.ipc.open_file(content, options=pa.ipc.IpcReadOptions(use_threads=False))
-        except (pa.ArrowException, OSError) as error:
-            raise self._corrupt(str(error)) from error
-        if reader.num_record_batches != len(self._rows):
-            raise self._corrupt(f"{reader.num_record_batches} record batches, {len(self._rows)} expected")
-        if not reader.schema.equals(arrow_schema(self._fields)):
-            raise self._corrupt("the columns are not those of the fields in dataset.json")
-        return content, reader
+            found = os.fstat(handle).st_size
+            if found != n_bytes or not found:
+                raise CorruptDataset(
+                    f"{self.path}: offset {min(found, n_bytes)}: the file has {found} bytes and should have {n_bytes}; "
+                    f"restore it or build again"
+                )
+            file = _MappedFile(handle, n_bytes) if mapped else _ReadFile(handle)
+        finally:
+            if not isinstance(file, _ReadFile):
+                os.close(handle)
+        return file
+
+    @property
+    def content(self) -> pa.Buffer:
+        """The mapped file."""
+        assert isinstance(self._file, _MappedFile)
+        return self._file.content
 
     def locate(self, row: int) -> tuple[Batch, int]:
         """Find the batch that holds a row, and the row's number in it. The row must exist."""
         number = bisect_right(self._ends, row)
-        batch = self._batches[number] or self._load(number)
+        batch = self._batches.get(number) or self._load(number)
         return batch, row - self._ends[number] + self._rows[number]
 
     def _load(self, number: int) -> Batch:
@@ -63,28 +90,95 @@ class Index:
         try:
             batch = Batch(self.record_batch(number), self._fields)
         except (ValueError, IndexError) as error:
+            if isinstance(error, CorruptDataset):
+                raise
             raise self._corrupt(f"record batch {number}: {error}") from error
+        if len(self._batches) >= self._max_batches:
+            self._batches.clear()
         self._batches[number] = batch
         return batch
 
-    def record_batch(self, number: int) -> pa.RecordBatch:
+    def record_batch(self, number: int, *, validate: bool = False) -> pa.RecordBatch:
+        """Give a record batch whose buffers lie in the file; with `validate`, its values are safe to hand to Arrow."""
         import pyarrow as pa  # noqa: PLC0415
 
+        block = self._blocks[number]
+        if self._schema is None:
+            self._schema = arrow_schema(self._fields)
         try:
-            batch = self._reader.get_batch(number)
-            batch.validate()
-        except (pa.ArrowException, OSError) as error:
+            nodes = _ipc.read_batch(self._file.view, block, self._columns, self._rows[number])
+            body = self._file.body(block)
+            arrays = [_array(node, field.type, body) for node, field in zip(nodes, self._schema, strict=True)]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            batch.validate(full=validate)
+        except (pa.ArrowException, ValueError, OSError) as error:
             raise self._corrupt(f"record batch {number}: {error}") from error
-        if batch.num_rows != self._rows[number]:
-            raise self._corrupt(f"record batch {number} has {batch.num_rows} rows, {self._rows[number]} expected")
         return batch
 
     def table(self) -> pa.Table:
-        """Give the whole index as a table over the mapped file; nothing is copied."""
+        """Give the whole index as a table over the mapped file; all of it is checked the first time."""
         import pyarrow as pa  # noqa: PLC0415
 
-        batches = [self.record_batch(number) for number in range(len(self._rows))]
-        return pa.Table.from_batches(batches, schema=self._reader.schema)
+        if self._table is None:
+            batches = [self.record_batch(number, validate=True) for number in range(len(self._rows))]
+            self._table = pa.Table.from_batches(batches, schema=arrow_schema(self._fields))
+        return self._table
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Give a column of numbers. Nothing is checked beyond where it lies, for any number is a number."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        kinds = dict(self._columns)
+        if kinds.get(name) not in _ipc.WIDTHS:
+            numbers = ", ".join(column for column, kind in self._columns if kind in _ipc.WIDTHS)
+            raise KeyError(f"there is no column of numbers {name!r}; those are {numbers or 'none'}")
+        chunks = [self.record_batch(number).column(name) for number in range(len(self._rows))]
+        return pa.chunked_array(chunks, arrow_schema(self._fields).field(name).type)
 
     def _corrupt(self, what: str) -> CorruptDataset:
-        return CorruptDataset(f"{self.path}: {what}; `headrace verify` tells more")
+        return CorruptDataset(f"{self.path}: {what}; restore it or build again")
+
+
+def _array(node: _ipc.Node, kind: pa.DataType, body: pa.Buffer) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415
+
+    buffers = [None, *(body.slice(*extent) for extent in node.buffers)]
+    children = [] if node.child is None else [_array(node.child, kind.value_type, body)]
+    return pa.Array.from_buffers(kind, node.length, buffers, null_count=0, children=children)
+
+
+class _MappedFile:
+    def __init__(self, handle: int, n_bytes: int) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+
+        self.content = pa.py_buffer(mmap.mmap(handle, n_bytes, access=mmap.ACCESS_READ))
+        self._view = memoryview(self.content).cast("B")
+
+    def view(self, offset: int, n_bytes: int) -> memoryview:
+        return self._view[offset : offset + n_bytes]
+
+    def body(self, block: _ipc.Block) -> pa.Buffer:
+        """Give the body of a record batch."""
+        return self.content.slice(block.offset + block.head_bytes, block.body_bytes)
+
+
+class _ReadFile:
+    """A file that is read and not mapped."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __del__(self) -> None:
+        os.close(self._handle)
+
+    def view(self, offset: int, n_bytes: int) -> memoryview:
+        memory = memoryview(bytearray(n_bytes))
+        got = read_at(self._handle, offset, memory)
+        if got < n_bytes:
+            raise OSError(f"the file was cut short at offset {offset + got} while it was read")
+        return memory
+
+    def body(self, block: _ipc.Block) -> pa.Buffer:
+        import pyarrow as pa  # noqa: PLC0415
+
+        return pa.py_buffer(self.view(block.offset + block.head_bytes, block.body_bytes))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from headrace.files import open_file, read_at
 from headrace.records._arrays import to_numpy
-from headrace.records._checksum import crc32c, to_hex
+from headrace.records._checksum import CHUNK, crc32c, to_hex
 from headrace.records._index import Index
 from headrace.records._manifest import Manifest, Shard
 
@@ -75,58 +76,82 @@ def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -
     """Read a shard once, front to back; without extents only its own size and sum are checked."""
     check = ShardCheck()
     try:
-        with path.open("rb") as stream:
-            n_bytes = stream.seek(0, 2)
+        handle = open_file(path)
+        try:
+            n_bytes = os.fstat(handle).st_size
             if n_bytes != shard.n_bytes:
                 check.elsewhere.append(
                     (min(n_bytes, shard.n_bytes), f"the shard has {n_bytes} bytes and should have {shard.n_bytes}")
                 )
-            if n_bytes:
-                with mmap.mmap(stream.fileno(), n_bytes, access=mmap.ACCESS_READ) as mapped:
-                    mapped.madvise(mmap.MADV_SEQUENTIAL)
-                    with memoryview(mapped) as view:
-                        total = _check_bytes(view, extents, align, check)
-            else:
-                total = crc32c(b"")
-                if extents is not None:
-                    check.renditions += [(which, "the shard is empty") for which in range(len(extents.offsets))]
+            stream = _Stream(handle, min(n_bytes, shard.n_bytes))  # what lies beyond may be a hole of terabytes
+            if extents is not None:
+                expected = _check_bytes(stream, extents, align, check)
+                if expected < n_bytes:
+                    check.elsewhere.append((expected, f"{n_bytes - expected} bytes that belong to no sample"))
+            for _ in stream.pieces(stream.n_bytes):
+                pass
+        finally:
+            os.close(handle)
     except OSError as error:
         lost = "" if extents is None else f"; {shard.samples} samples lie in it"
         check.elsewhere.append((0, f"cannot be read: {error.strerror or error}{lost}"))
         return check
     # A wrong sum with every part of it right means that dataset.json and the index disagree.
-    if to_hex(total) != shard.checksum and not check.renditions and not check.elsewhere:
-        check.elsewhere.append((0, f"the shard's checksum is {to_hex(total)} and should be {shard.checksum}"))
+    if to_hex(stream.total) != shard.checksum and not check.renditions and not check.elsewhere:
+        check.elsewhere.append((0, f"the shard's checksum is {to_hex(stream.total)} and should be {shard.checksum}"))
     return check
 
 
-def _check_bytes(view: memoryview, extents: Extents | None, align: int, check: ShardCheck) -> int:
-    total, position = 0, 0
-    if extents is not None:
-        lengths = extents.lengths.tolist()
-        for which, (offset, length) in enumerate(zip(extents.offsets.tolist(), lengths, strict=True)):
-            if offset != position or length < 1:
-                check.renditions.append((which, f"the index has {length} bytes here; offset {position} is next"))
-                continue
-            end, next_position = offset + length, offset + aligned(length, align)
-            if end > len(view):
-                check.renditions.append((which, f"the shard ends at {len(view)}, before the sample does"))
-                position = next_position
-                continue
-            with view[offset:end] as content:
-                if crc32c(content) != extents.checksums[which]:
-                    check.renditions.append((which, f"damaged between offsets {offset} and {end - 1}"))
-            with view[end:next_position] as padding:
-                found = bytes(padding)
-                if found.count(0) != len(found):
-                    first = end + len(found) - len(found.lstrip(b"\0"))
-                    check.elsewhere.append((first, "the padding is not zero"))
-            with view[position:next_position] as both:
-                total = crc32c(both, total)
-            position = next_position
-        if position < len(view):
-            check.elsewhere.append((position, f"{len(view) - position} bytes that belong to no sample"))
-    for start in range(position, len(view), 1 << 20):
-        with view[start : start + (1 << 20)] as block:
-            total = crc32c(block, total)
-    return total
+class _Stream:
+    """A file read front to back in pieces of at most `CHUNK` bytes, with the checksum of all that was read."""
+
+    def __init__(self, handle: int, n_bytes: int) -> None:
+        self._handle, self.n_bytes = handle, n_bytes
+        self.position = self.total = 0
+        self._memory = memoryview(bytearray(CHUNK))
+
+    def pieces(self, end: int) -> Iterator[memoryview]:
+        """Yield what lies between here and `end`, or the end of the file; a piece is valid until the next one."""
+        end = min(end, self.n_bytes)
+        while self.position < end:
+            wanted = min(CHUNK, end - self.position)
+            got = read_at(self._handle, self.position, self._memory[:wanted])
+            if got < wanted:
+                raise OSError(f"the file was cut short at offset {self.position + got} while it was read")
+            piece = self._memory[:wanted]
+            self.total = crc32c(piece, self.total)
+            self.position += wanted
+            yield piece
+
+
+def _check_bytes(stream: _Stream, extents: Extents, align: int, check: ShardCheck) -> int:
+    """Check renditions and padding in their order; return where the last one's padding ends."""
+    expected = 0
+    for which, (offset, length) in enumerate(zip(extents.offsets.tolist(), extents.lengths.tolist(), strict=True)):
+        if offset != expected or length < 1:
+            check.renditions.append((which, f"the index has {length} bytes here; offset {expected} is next"))
+            continue
+        end, expected = offset + length, offset + aligned(length, align)
+        if end > stream.n_bytes:
+            check.renditions.append((which, f"the shard ends at {stream.n_bytes}, before the sample does"))
+            continue
+        _check_rendition(stream, which, end, int(extents.checksums[which]), check)
+        _check_padding(stream, expected, check)
+    return expected
+
+
+def _check_rendition(stream: _Stream, which: int, end: int, wanted: int, check: ShardCheck) -> None:
+    start, checksum = stream.position, 0
+    for piece in stream.pieces(end):
+        checksum = crc32c(piece, checksum)
+    if checksum != wanted:
+        check.renditions.append((which, f"damaged between offsets {start} and {end - 1}"))
+
+
+def _check_padding(stream: _Stream, end: int, check: ShardCheck) -> None:
+    for piece in stream.pieces(end):
+        found = bytes(piece)
+        if found.count(0) != len(found):
+            first = stream.position - len(found.lstrip(b"\0"))
+            check.elsewhere.append((first, "the padding is not zero"))
+            return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,18 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
+from headrace.files import open_file, read_at, read_file
 from headrace.records._checksum import crc32c, to_hex
-from headrace.records._schema import Field, make_fields
+from headrace.records._schema import MAX_ROWS, Field, make_fields
 
 MANIFEST = "dataset.json"
 INDEX = "index.arrow"
 SHARDS = "shards"
 VERSION = 0
 BLOCK_BYTES = 1 << 20
+MIN_BLOCK_BYTES, MAX_BLOCK_BYTES = 1 << 12, 1 << 26
+MAX_BYTES = 1 << 26
+"""Of `dataset.json`: that of a million shards, 256 TB by default, has 60 MB."""
 MAX_SKIPPED = 1000
 
 _END = re.compile(rb',\n"checksum":"([0-9a-f]{8})"}\n\Z')
 _END_BYTES = 25
+_HEX = re.compile(r"[0-9a-f]*")
+_MAX_DEPTH = 16
+_MAX_MESSAGE = 300
 
 
 def shard_name(shard: int) -> str:
@@ -111,9 +119,13 @@ class Manifest:
     def load(cls, folder: Path) -> Manifest:
         path = folder / MANIFEST
         try:
-            data = path.read_bytes()
+            data = read_file(path, MAX_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(_absence(folder)) from None
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise CorruptDataset(f"{path} cannot be read: {error.strerror}; restore it or build again") from error
         return cls.from_bytes(data, str(path))
 
     def check_current(self, folder: Path) -> None:
@@ -124,9 +136,15 @@ class Manifest:
         if self.identity is None:
             return
         n_bytes, ending = self.identity
-        with contextlib.suppress(OSError), (folder / MANIFEST).open("rb") as file:
-            if file.seek(0, 2) == n_bytes and file.seek(n_bytes - len(ending)) >= 0 and file.read() == ending:
-                return
+        with contextlib.suppress(OSError):
+            handle = open_file(folder / MANIFEST)
+            try:
+                found = bytearray(len(ending))
+                read_at(handle, n_bytes - len(ending), found)
+                if os.fstat(handle).st_size == n_bytes and found == ending:
+                    return
+            finally:
+                os.close(handle)
         raise CorruptDataset(f"{folder} has been rebuilt or removed since it was opened: open it again")
 
     @classmethod
@@ -145,51 +163,80 @@ class Manifest:
                 f"the file is damaged or was edited: restore it or build again"
             )
         try:
-            return replace(cls._from_json(json.loads(data)), identity=(len(data), data[-_END_BYTES:]))
+            manifest = cls._from_json(json.loads(data, parse_constant=_refuse_constant))
+            return replace(manifest, identity=(len(data), data[-_END_BYTES:]))
         except UnsupportedDataset as error:
             raise UnsupportedDataset(f"{name}: {error}") from None
+        except RecursionError:
+            raise CorruptDataset(f"{name}: lists and objects must not be nested so deep; build again") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptDataset(f"{name}: not as spec/dataset.md §3 says: {error!r}") from error
+            found = f"{type(error).__name__}: {error}"
+            short = found if len(found) <= _MAX_MESSAGE else f"{found[:_MAX_MESSAGE]}…"
+            raise CorruptDataset(f"{name}: not as spec/dataset.md §3 says: {short}") from error
 
     @classmethod
     def _from_json(cls, tree: dict[str, Any]) -> Manifest:
         if tree["headrace"] != "dataset":
             raise ValueError(f"'headrace' is {tree['headrace']!r}")
-        if tree["version"] != VERSION:
+        if tree["version"] != VERSION or isinstance(tree["version"], bool):
             raise UnsupportedDataset(
-                f"the dataset has version {tree['version']}, this is a reader of version {VERSION}: "
+                f"the dataset has version {_short(tree['version'])}, this is a reader of version {VERSION}: "
                 f"install another version of headrace or build again"
             )
-        index, skipped = tree["index"], tree["skipped"]
-        n_bytes, block_bytes = _count(index["bytes"]), _count(index["block_bytes"])
-        batches = tuple(_count(rows) for rows in index["batches"])
-        blocks = -(-n_bytes // block_bytes) if block_bytes else -1
-        if len(index["checksums"]) != 8 * blocks:
-            raise ValueError("the index does not have one checksum a block")
-        if sum(batches) != tree["samples"]:
+        index = _read_index(tree["index"])
+        samples = _count(tree["samples"])
+        if sum(index.batches) != samples:
             raise ValueError("the batches of the index do not add up to the samples")
+        shards = tuple(
+            Shard(_count(shard["bytes"]), _checksums(shard["checksum"], 1), _count(shard["samples"]))
+            for shard in _list(tree["shards"])
+        )
+        if sum(shard.samples for shard in shards) != samples:
+            raise ValueError("the samples of the shards do not add up to the samples")
         align = _count(tree["align"])
         if align not in [1 << bits for bits in range(6, 17)]:
             raise ValueError(f"align is {align}")
+        fields = tree["fields"]
+        skipped = _list(tree["skipped"]["first"])
         return cls(
             fields=make_fields(
-                {name: _declared(value) for name, value in tree["fields"].items()},
-                {name: value.get("renditions", 0) for name, value in tree["fields"].items()},
+                {_text(name): _declared(value) for name, value in fields.items()},
+                {name: _count(value.get("renditions", 0)) for name, value in fields.items()},
             ),
-            index=IndexFile(n_bytes, batches, str(index["checksums"]), block_bytes),
-            shards=tuple(
-                Shard(_count(shard["bytes"]), str(shard["checksum"]), _count(shard["samples"]))
-                for shard in tree["shards"]
-            ),
-            formats={name: dict(counts) for name, counts in tree["formats"].items()},
+            index=index,
+            shards=shards,
+            formats={
+                _text(name): {_text(stored): _count(count) for stored, count in counts.items()}
+                for name, counts in tree["formats"].items()
+            },
             align=align,
-            classes=None if tree["classes"] is None else tuple(map(str, tree["classes"])),
-            source=dict(tree["source"]),
-            options=dict(tree["options"]),
-            skipped_count=_count(skipped["count"]),
-            skipped=tuple(dict(entry) for entry in skipped["first"]),
-            writer=str(tree["writer"]),
+            classes=None if tree["classes"] is None else tuple(map(_text, _list(tree["classes"]))),
+            source=_read_source(tree["source"]),
+            options=_plain(dict(tree["options"])),
+            skipped_count=_count(tree["skipped"]["count"]),
+            skipped=tuple({"key": _text(entry["key"]), "reason": _text(entry["reason"])} for entry in skipped),
+            writer=_text(tree["writer"]),
         )
+
+
+def _read_index(tree: dict[str, Any]) -> IndexFile:
+    n_bytes, block_bytes = _count(tree["bytes"]), _count(tree["block_bytes"])
+    if not MIN_BLOCK_BYTES <= block_bytes <= MAX_BLOCK_BYTES:
+        raise ValueError(f"block_bytes must be {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}, and is {block_bytes}")
+    batches = tuple(_count(rows) for rows in _list(tree["batches"]))
+    if max(batches, default=0) > MAX_ROWS:
+        raise ValueError(f"a record batch must have at most {MAX_ROWS} rows, and one has {max(batches)}")
+    return IndexFile(n_bytes, batches, _checksums(tree["checksums"], -(-n_bytes // block_bytes)), block_bytes)
+
+
+def _read_source(tree: dict[str, Any]) -> dict[str, Any]:
+    source: dict[str, Any] = _plain(dict(tree))
+    for name in ("kind", "name"):
+        if source.get(name) is not None:
+            _text(source[name])
+    for name in ("samples", "bytes"):
+        _count(source.get(name, 0))
+    return source
 
 
 def _field_json(field: Field) -> dict[str, Any]:
@@ -199,17 +246,60 @@ def _field_json(field: Field) -> dict[str, Any]:
 
 
 def _declared(value: Mapping[str, Any]) -> str:
-    return f"{value['type']} of {value['of']}" if "of" in value else value["type"]
+    kind = _text(value["type"])
+    return f"{kind} of {_text(value['of'])}" if "of" in value else kind
 
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+# Members of a file that anyone may have written: each is checked for its type before it is used.
+
+
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise ValueError(f"{value!r} is not a count")
+        raise ValueError(f"{_short(value)} is not a count")
     return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{_short(value)} is not a string")
+    value.encode()  # a lone surrogate, which JSON can spell, is a ValueError
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{_short(value)} is not a list")
+    return value
+
+
+def _checksums(value: Any, count: int) -> str:
+    if not isinstance(value, str) or len(value) != 8 * count or not _HEX.fullmatch(value):
+        raise ValueError(f"{_short(value)} does not hold {count} checksums of eight hexadecimal digits")
+    return value
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value of any kind, after a check that it is not nested too deep to be shown or written again."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"lists and objects must be nested at most {_MAX_DEPTH} deep")
+    if isinstance(value, dict):
+        return {_text(name): _plain(item, depth + 1) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    return _text(value) if isinstance(value, str) else value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _absence(folder: Path) -> str:

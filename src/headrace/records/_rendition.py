@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace import formats
-from headrace.errors import UnsupportedDataset
+from headrace.errors import ImageTooLarge, UnsupportedDataset
 from headrace.records._columns import Renditions
 from headrace.records._manifest import shard_name
 from headrace.records._schema import COLOR_DTYPE_CODES, DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
@@ -28,6 +29,7 @@ class Rendition:
     channels: int
     dtype: str
     shard: str
+    shard_number: int
     offset: int
     n_bytes: int
     checksum: int
@@ -47,6 +49,7 @@ class Rendition:
             channels=renditions.channels[row],
             dtype=_known(DTYPE_NAMES, renditions.dtype[row], "dtype"),
             shard=shard_name(renditions.shard[row]),
+            shard_number=renditions.shard[row],
             offset=renditions.offset[row],
             n_bytes=renditions.length[row],
             checksum=renditions.checksum[row],
@@ -63,6 +66,23 @@ def decode_color(color: str, code: int, channels: int, dtype: int) -> formats.Co
 
 def decoder(code: int) -> formats.Format:
     return formats.get(_known(FORMAT_NAMES, code, "format").partition(":")[0])
+
+
+def check_made_pixels(
+    form: formats.Format, shape: formats.ImageShape, transform: Any, keys: Iterable[Mapping[str, int]], max_pixels: int
+) -> None:
+    """Refuse an image before it is transformed if a step would need more than `max_pixels` of it."""
+    if shape.height * shape.width <= max_pixels:
+        return
+    n_pixels = shape.height * shape.width
+    if form.can_decode_region:
+        passes = [each for key in keys for each in transform.passes(shape.height, shape.width, **key)]
+        n_pixels = max(each["rows"][part] * each["columns"][part] for each in passes for part in ("size", "canvas"))
+    if n_pixels > max_pixels:
+        raise ImageTooLarge(
+            f"this {form.name} image has {shape.width} x {shape.height} pixels, and {n_pixels} of them are needed at "
+            f"once, more than max_pixels={max_pixels}; crop first, or raise max_pixels if the dataset is to be trusted"
+        )
 
 
 def _known(names: Mapping[int, str], code: int, what: str) -> str:

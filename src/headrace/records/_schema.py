@@ -32,6 +32,11 @@ SCALAR_TYPES = ("int64", "float32", "str", "bytes")
 MAX_RENDITIONS = 8
 MAX_KEY_BYTES = 4096
 MAX_LIST_DEPTH = 4
+MAX_SIDE = 65535
+MAX_CHANNELS = 64
+MAX_FIELDS = 1024
+MAX_ROWS = 65536
+"""Rows of a record batch."""
 
 # Columns of one rendition, in order, with the letter by which `memoryview.cast` knows their type.
 RENDITION_COLUMNS = {
@@ -99,6 +104,8 @@ def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None =
     A list that belongs to a field of boxes says so in its type: `list<int64> of boxes`.
     """
     renditions = renditions or {}
+    if len(types) > MAX_FIELDS:
+        raise ValueError(f"a dataset must have at most {MAX_FIELDS} fields; got {len(types)}")
     fields = []
     for name, declared in types.items():
         type_name, _, owner = declared.partition(" of ")

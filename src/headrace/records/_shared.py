@@ -22,11 +22,13 @@ import numpy.typing as npt
 class SharedBytes:
     """A small piece of anonymous memory that crosses to child processes by fork and by spawn."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes | int) -> None:
+        """Hold a copy of some bytes, or that many zeros, which take no memory until they are written to."""
         handle = _anonymous_file()
-        os.ftruncate(handle, len(content))
+        os.ftruncate(handle, content if isinstance(content, int) else len(content))
         self._attach(handle)
-        self.memory[:] = content
+        if not isinstance(content, int):
+            self.memory[:] = content
 
     def _attach(self, handle: int) -> None:
         self._handle = handle
@@ -55,29 +57,6 @@ def _anonymous_file() -> int:
     handle, path = tempfile.mkstemp(prefix="headrace-")
     Path(path).unlink()
     return handle
-
-
-class Epoch:
-    """A number that its setter's worker processes see at once, persistent workers too."""
-
-    def __init__(self) -> None:
-        self._shared = SharedBytes(bytes(8))
-        self._cell = memoryview(self._shared.memory).cast("q")
-
-    @property
-    def value(self) -> int:
-        return int(self._cell[0])
-
-    @value.setter
-    def value(self, epoch: int) -> None:
-        self._cell[0] = epoch
-
-    def __getstate__(self) -> SharedBytes:
-        return self._shared
-
-    def __setstate__(self, shared: SharedBytes) -> None:
-        self._shared = shared
-        self._cell = memoryview(shared.memory).cast("q")
 
 
 class Rows:

@@ -8,10 +8,14 @@ fractions. NumPy's own permutations may change between versions, and a validatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -25,15 +29,26 @@ def mix(values: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def split_rows(n: int, fractions: Mapping[str, float], seed: int) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+def split_rows(n: int, fractions: Sequence[float], seed: int) -> Iterator[npt.NDArray[np.int64]]:
     """Yield each part's row numbers, ascending; the parts have `n` times their fractions, rounded, and cover all."""
-    shares = [float(share) for share in fractions.values()]
+    shares = [float(share) for share in fractions]
     if not shares or min(shares) < 0 or abs(math.fsum(shares) - 1) > 1e-6:
-        raise ValueError(f"the fractions of a split must be positive and add up to 1, not {dict(fractions)}")
+        raise ValueError(f"the fractions of a split must be positive and add up to 1; got {shares}")
     places = mix(np.arange(n, dtype=np.uint64), seed)
     ordered = np.argsort(places, kind="stable").astype(np.int64)
     start = 0
-    for k, name in enumerate(fractions):
+    for k in range(len(shares)):
         stop = n if k == len(shares) - 1 else min(n, round(n * math.fsum(shares[: k + 1])))
-        yield name, np.sort(ordered[start:stop])
+        yield np.sort(ordered[start:stop])
         start = stop
+
+
+def rows_named(column: pa.ChunkedArray, name: str, where: str) -> npt.NDArray[np.int64]:
+    """Return the rows at which a column of strings has a value; a KeyError lists the values if there are none."""
+    from headrace.records._arrays import to_numpy  # noqa: PLC0415
+
+    encoded = column.combine_chunks().dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    if name not in names:
+        raise KeyError(f"{where} has no split {name!r}; its splits are {', '.join(map(repr, sorted(names))) or 'none'}")
+    return np.flatnonzero(to_numpy(encoded.indices) == names.index(name))

@@ -10,16 +10,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.records._arrays import to_numpy
+from headrace.records._columns import Batch
 from headrace.records._index import Index
 from headrace.records._layout import Extents, ShardCheck, check_shard, walk_shards
 from headrace.records._manifest import INDEX, MANIFEST, Manifest, block_checksums, shard_name
-from headrace.records._schema import FORMAT_NAMES
+from headrace.records._schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
 from headrace.records._write_index import sum_blocks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +69,41 @@ def verify(
 ) -> VerifyReport:
     """Check every checksum, all padding and the layout of a dataset.
 
+    Damage is reported, whatever kind it is; nothing is mapped, so that a failing disk is reported too. Raises
+    FileNotFoundError if there is no dataset.
+
     Args:
         path: The dataset's folder.
-        workers: Threads to read with; one a core by default.
+        workers: Threads to read with; one per core by default.
         on_progress: Called with the bytes of shards checked so far, and of all.
 
     """
     folder, start = Path(path), time.perf_counter()
     try:
         manifest = Manifest.load(folder)
-    except (CorruptDataset, UnsupportedDataset) as error:
+    except FileNotFoundError:
+        raise  # not a dataset: there is nothing to report on
+    except (CorruptDataset, UnsupportedDataset, OSError) as error:
         return VerifyReport(0, 0, time.perf_counter() - start, (Problem(MANIFEST, 0, str(error)),))
     problems = list(_check_index_sums(folder, manifest))
     index: Index | None = None
     if not problems:
         try:
-            index = Index(folder, manifest)
-            problems += _check_counts(index, manifest)
+            index = Index(folder, manifest, mapped=False)
+            problems += _check_index(index, manifest)
         except CorruptDataset as error:
             problems.append(Problem(INDEX, 0, str(error)))
+            index = None
     total = sum(shard.n_bytes for shard in manifest.shards)
     done = 0
-    for number, found in _check_shards(folder, manifest, index, workers or os.cpu_count() or 1):
-        problems += found
-        done += manifest.shards[number].n_bytes
-        if on_progress is not None:
-            on_progress(done, total)
+    try:
+        for number, found in _check_shards(folder, manifest, index, workers or os.cpu_count() or 1):
+            problems += found
+            done += manifest.shards[number].n_bytes
+            if on_progress is not None:
+                on_progress(done, total)
+    except CorruptDataset as error:  # the index changed, or its disk failed, since it was checked
+        problems.append(Problem(INDEX, 0, str(error)))
     n_bytes = total + manifest.index.n_bytes + (folder / MANIFEST).stat().st_size
     return VerifyReport(manifest.samples, n_bytes, time.perf_counter() - start, tuple(problems))
 
@@ -96,9 +111,9 @@ def verify(
 def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
     expected = manifest.index
     try:
-        n_bytes, checksums = sum_blocks(folder / INDEX)
+        n_bytes, checksums = sum_blocks(folder / INDEX, expected.block_bytes, len(expected.checksums) // 8)
     except OSError as error:
-        yield Problem(INDEX, 0, f"cannot be read: {error}")
+        yield Problem(INDEX, 0, f"cannot be read: {error.strerror or error}")
         return
     pairs = zip(block_checksums(expected.checksums), block_checksums(checksums), strict=False)
     for block, (wanted, found) in enumerate(pairs):
@@ -112,21 +127,52 @@ def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
         )
 
 
-def _check_counts(index: Index, manifest: Manifest) -> Iterator[Problem]:
-    """Compare the formats in the index with those that dataset.json counts."""
-    for field in manifest.fields:
-        if not field.is_pixels:
-            continue
-        counts = np.zeros(256, np.int64)
-        for number in range(len(manifest.index.batches)):
-            batch = index.record_batch(number)
-            batch.validate(full=True)
+def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
+    """Check every value of the index, and compare its formats with those that dataset.json counts."""
+    counts = {field.name: np.zeros(256, np.int64) for field in manifest.fields if field.is_pixels}
+    for number in range(len(manifest.index.batches)):
+        batch = index.record_batch(number, validate=True)
+        yield from _check_values(batch, number, manifest)
+        for field in manifest.fields:
             for rendition in range(field.renditions):
                 codes = to_numpy(batch.column(field.rendition_column(rendition, "format")))
-                counts += np.bincount(codes, minlength=256)
-        found = {FORMAT_NAMES.get(int(code), f"code {code}"): int(counts[code]) for code in np.flatnonzero(counts)}
-        if found != dict(manifest.formats.get(field.name, {})):
-            yield Problem(INDEX, 0, f"field {field.name!r} has the formats {found}, and dataset.json says otherwise")
+                counts[field.name] += np.bincount(codes, minlength=256)
+    for name, found_codes in counts.items():
+        found = {FORMAT_NAMES.get(int(code), f"code {code}"): int(found_codes[code]) for code in _nonzero(found_codes)}
+        if found != dict(manifest.formats.get(name, {})):
+            yield Problem(INDEX, 0, f"field {name!r} has the formats {found}, and dataset.json says otherwise")
+
+
+def _check_values(batch: pa.RecordBatch, number: int, manifest: Manifest) -> Iterator[Problem]:
+    """Report rows whose numbers no image can have, and fields whose parts do not agree."""
+    first_row = sum(manifest.index.batches[:number])
+    for field in manifest.fields:
+        for rendition in range(field.renditions):
+            for part, low, high in _LIMITS:
+                values = to_numpy(batch.column(field.rendition_column(rendition, part)))
+                wrong = np.flatnonzero((values < low) | (values > high))
+                if len(wrong):
+                    row, value = int(wrong[0]), int(values[wrong[0]])
+                    yield Problem(
+                        INDEX,
+                        0,
+                        f"{len(wrong)} samples, the first in row {first_row + row}: {field.name!r} must have a {part} "
+                        f"from {low} to {high}, and has {value}",
+                    )
+    try:
+        Batch(batch, manifest.fields)
+    except ValueError as error:
+        yield Problem(INDEX, 0, f"record batch {number}: {error}")
+
+
+_LIMITS = (
+    *(("height", 1, MAX_SIDE), ("width", 1, MAX_SIDE), ("channels", 1, MAX_CHANNELS)),
+    *(("format", min(FORMAT_NAMES), max(FORMAT_NAMES)), ("dtype", min(DTYPE_NAMES), max(DTYPE_NAMES))),
+)
+
+
+def _nonzero(counts: npt.NDArray[np.int64]) -> list[int]:
+    return [int(code) for code in np.flatnonzero(counts)]
 
 
 def _check_shards(

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import mmap
+import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.files import open_file
 from headrace.records._arrays import to_numpy
-from headrace.records._checksum import crc32c, to_hex
+from headrace.records._checksum import crc32c, read_blocks, to_hex
 from headrace.records._manifest import BLOCK_BYTES, IndexFile
-from headrace.records._schema import Field, arrow_schema
+from headrace.records._schema import MAX_ROWS, Field, arrow_schema
 
-MAX_ROWS = 65536
 MAX_VALUE_BYTES = 32 << 20
 
 
@@ -86,15 +87,11 @@ def _positions(array: Any) -> Any:
 _NONE = np.zeros(1, np.int64)
 
 
-def sum_blocks(path: Path) -> tuple[int, str]:
-    """Give a file's size and the checksums of its blocks."""
-    with path.open("rb") as stream:
-        n_bytes = stream.seek(0, 2)
-        if n_bytes == 0:
-            return 0, ""
-        with mmap.mmap(stream.fileno(), n_bytes, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            sums = []
-            for start in range(0, n_bytes, BLOCK_BYTES):
-                with view[start : start + BLOCK_BYTES] as block:
-                    sums.append(to_hex(crc32c(block)))
-            return n_bytes, "".join(sums)
+def sum_blocks(path: Path, block_bytes: int = BLOCK_BYTES, max_blocks: int | None = None) -> tuple[int, str]:
+    """Give a file's size and the checksums of its blocks, or of the first `max_blocks`."""
+    handle = open_file(path)
+    try:
+        blocks = islice(read_blocks(handle, block_bytes), max_blocks)
+        return os.fstat(handle).st_size, "".join(to_hex(crc32c(block)) for block in blocks)
+    finally:
+        os.close(handle)

@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from headrace import formats
-from headrace.errors import BadSource
+from headrace.codec._images import as_image
+from headrace.errors import BadSource, UnsupportedImage
 from headrace.sources._types import Encoded, Item, encoded, field_name
 
 KEY = "__key__"
@@ -117,6 +118,9 @@ def _infer_type(name: str, value: object) -> str:  # noqa: PLR0911 - one line a 
         element = _infer_type(name, value[0])
         if element in ("int64", "float32", "str"):
             return f"list<{element}>"
+    if np.ndim(value) in (2, 3):  # type: ignore[arg-type]  # an array or tensor of a kind that is not stored
+        _pixels(value, "image", f"field {name!r} of the first sample")
+        return "image"
     raise BadSource(
         f"field {name!r} of the first sample is {type(value).__name__}, which has no type here; give the fields: "
         "IterableSource(samples, fields={...}). An empty list says nothing of its elements"
@@ -174,15 +178,20 @@ def _pixels(value: Any, kind: str, where: str) -> object:
         return encoded(bytes(value), where)
     if getattr(value, "mode", None) == "P" and kind == "image":
         value = value.convert("RGBA" if "transparency" in value.info else "RGB")
-    array = np.asarray(value)
-    if isinstance(mode := getattr(value, "mode", None), str):
-        marked = array.view(_PillowArray)
-        marked.mode, array = mode, marked
-    if array.dtype == np.bool_:
-        array = array * np.uint8(255 if kind == "image" else 1)
-    if array.ndim not in (2, 3) or array.dtype.name not in _PIXELS:
-        raise BadSource(f"{where} is {array.dtype} {list(array.shape)}; an image is [H, W] or [H, W, C] of {_PIXELS}")
-    return array
+    mode = getattr(value, "mode", None)
+    if isinstance(mode, str):
+        value = np.asarray(value)
+    if getattr(value, "dtype", None) == np.bool_:
+        value = value * np.uint8(255 if kind == "image" else 1)
+    try:
+        array = as_image(value)
+    except UnsupportedImage as error:
+        raise BadSource(f"{where}: {error}") from error
+    if not isinstance(mode, str):
+        return array
+    marked = array.view(_PillowArray)
+    marked.mode = mode
+    return marked
 
 
 class _PillowArray(np.ndarray[Any, np.dtype[Any]]):

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from headrace.errors import CorruptDataset
+from headrace.files import open_file, read_at
 
 _MOST_OPEN = 256
 """Handles that are kept; the limit of a process is often 1024, and most of those are the trainer's."""
@@ -35,19 +36,17 @@ class Files:
             CorruptDataset: The file is missing or cannot be read, or ends before the buffer is full.
 
         """
-        handle = self.handle(path)
-        wanted = memoryview(memory).cast("B")
-        done = 0
-        while done < len(wanted):
-            try:
-                got = os.preadv(handle.number, [wanted[done:]], offset + done)
-            except OSError as error:
-                raise CorruptDataset(f"{path} at offset {offset + done}: cannot be read: {error.strerror}") from None
-            if got == 0:
-                raise CorruptDataset(
-                    f"{path} ends at offset {offset + done}, too early: it was cut short; restore it or build again"
-                )
-            done += got
+        handle, wanted = self.handle(path), memoryview(memory).nbytes
+        try:
+            done = read_at(handle.number, offset, memory)
+        except OSError as error:
+            raise CorruptDataset(
+                f"{path}: {wanted} bytes at offset {offset} cannot be read: {error.strerror}; restore it or build again"
+            ) from None
+        if done < wanted:
+            raise CorruptDataset(
+                f"{path} ends at offset {offset + done}, too early: it was cut short; restore it or build again"
+            )
 
     def handle(self, path: str | PathLike[str]) -> Handle:
         """The open file, for those who read it themselves; open as long as somebody has it.
@@ -77,11 +76,11 @@ class Handle:
     def __init__(self, path: str) -> None:
         self.number = -1
         try:
-            self.number = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self.number = open_file(path)
         except FileNotFoundError:
             raise CorruptDataset(f"{Path(path)} is missing: restore it or build again") from None
         except OSError as error:
-            raise CorruptDataset(f"{Path(path)} cannot be opened: {error.strerror}") from None
+            raise CorruptDataset(f"{Path(path)} cannot be read: {error.strerror}") from None
 
     def __del__(self) -> None:
         if self.number >= 0:
