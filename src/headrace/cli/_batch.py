@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from headrace.cli._files import Task, Tasks
+from headrace.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +94,7 @@ def _work_through(
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
     )
     started = time.perf_counter()
     bar = progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -111,7 +112,7 @@ def _work_through(
                     _show_failure(console, *tally.failed[-1])
                 else:
                     raise error
-                bar.update(row, advance=1, description=source.name)
+                bar.update(row, advance=1, description=printable(source.name))
         finally:
             # On Ctrl-C what is under way is finished, and nothing more is begun.
             pool.shutdown(wait=True, cancel_futures=True)
@@ -124,4 +125,4 @@ def _reason(error: Exception) -> str:
 
 def _show_failure(console: Console, path: Path, reason: str) -> None:
     console.print("failed", style="red", end=" ")
-    console.print(f"{path}: {reason}", markup=False)
+    console.print(printable(f"{path}: {reason}"), markup=False)

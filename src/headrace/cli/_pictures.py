@@ -54,7 +54,7 @@ def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
     from headrace.codec import pillow  # noqa: PLC0415 - imports Pillow
 
     if data.startswith(b"\x93NUMPY"):
-        return Picture(_deep.load_npy(data), {})
+        return Picture(_deep.load_npy(data, max_pixels=max_pixels), {})
     try:
         # The limit is ours: Pillow's own is a global of the process, and warns.
         Image.MAX_IMAGE_PIXELS = None

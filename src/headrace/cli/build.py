@@ -15,6 +15,7 @@ import typer
 
 import headrace
 from headrace.cli import _batch
+from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def build(
         typer.echo("interrupted; finished shards are kept: run the same command again to go on", err=True)
         raise typer.Exit(_batch.INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
-        typer.echo(f"failed {error}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
     _tell(report)
 
@@ -130,26 +131,26 @@ def _tell(report: BuildReport) -> None:
     ratio = report.n_bytes / max(report.source_bytes, 1)
     kept = f", {report.kept_shards} of them from before" if report.kept_shards else ""
     if report.was_finished:
-        typer.echo(
+        say(
             f"nothing to do: {report.path} was built from this source with these options; "
             f"{_count(report.samples, 'sample')} in {_count(report.shards, 'shard')}"
         )
         return
-    typer.echo(
+    say(
         f"built {report.path}: {_count(report.samples, 'sample')} in {_count(report.shards, 'shard')}{kept}; "
         f"{_batch.human_bytes(report.source_bytes)} → {_batch.human_bytes(report.n_bytes)} (ratio {ratio:.3f}) "
         f"in {report.seconds:.1f} s, {report.samples_per_second:.1f} samples/s"
     )
     for skipped in report.skipped:
-        typer.echo(f"skipped {skipped.key}: {skipped.reason}", err=True)
+        say(f"skipped {skipped.key}: {skipped.reason}", err=True)
     if report.skipped_count:
         typer.echo(f"{report.skipped_count} samples were skipped", err=True)
     if report.ignored:
-        typer.echo(f"ignored, since they are not images by their names: {'; '.join(report.ignored)}", err=True)
+        say(f"ignored, since they are not images by their names: {'; '.join(report.ignored)}", err=True)
     for warning in report.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     path = shlex.quote(str(report.path))
-    typer.echo(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
+    say(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
 
 
 def _count(n: int, thing: str) -> str:

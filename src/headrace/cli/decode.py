@@ -18,6 +18,8 @@ from headrace.cli._options import Force, MaxPixels, Output, Workers
 from headrace.cli._pictures import read_picture
 from headrace.cli._png import encode_png
 from headrace.errors import HeadraceError
+from headrace.files import read_file
+from headrace.terminal import printable
 
 FileFormat: TypeAlias = Literal["png", "npy"]
 
@@ -57,12 +59,12 @@ def decode(
     try:
         tasks = plan_tasks(inputs, output, suffixes={".hri"}, suffix=f".{chosen}", force=force)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--output") from None
+        raise typer.BadParameter(printable(error), param_hint="--output") from None
     _batch.run(tasks, work, verb="decoded", workers=workers)
 
 
 def _decode_file(task: Task, *, file_format: FileFormat, force: bool, verify: bool, max_pixels: int) -> _batch.Done:
-    source = task.source.read_bytes()
+    source = read_file(task.source)
     started = time.perf_counter()
     array = headrace.decode(source, max_pixels=max_pixels)
     codec_seconds = time.perf_counter() - started

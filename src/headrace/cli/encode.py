@@ -15,6 +15,8 @@ from headrace.cli._files import Task, plan_tasks, write_whole
 from headrace.cli._options import Force, MaxPixels, Output, Workers
 from headrace.cli._pictures import read_picture, readable_suffixes
 from headrace.errors import HeadraceError
+from headrace.files import read_file
+from headrace.terminal import printable
 
 
 def encode(
@@ -50,14 +52,14 @@ def encode(
     try:
         tasks = plan_tasks(inputs, output, suffixes=readable_suffixes(), suffix=".hri", force=force)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--output") from None
+        raise typer.BadParameter(printable(error), param_hint="--output") from None
     _batch.run(tasks, work, verb="encoded", workers=workers)
 
 
 def _encode_file(
     task: Task, *, mode: Literal["dense", "fast"], force: bool, verify: bool, max_pixels: int
 ) -> _batch.Done:
-    source = task.source.read_bytes()
+    source = read_file(task.source)
     picture = read_picture(source, task.source.suffix, max_pixels=max_pixels)
     started = time.perf_counter()
     encoded = headrace.encode(picture.array, mode=mode, metadata=picture.metadata)

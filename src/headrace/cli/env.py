@@ -30,7 +30,7 @@ def env(
     """
     found = _find()
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        typer.echo(json.dumps(found))
         return
     typer.echo(f"headrace  {found['headrace']}, Python {found['python']} on {found['system']}")
     typer.echo(f"cores     {found['cores']}")

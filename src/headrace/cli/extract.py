@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import _batch
+from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
 
 
@@ -43,7 +44,6 @@ def extract(
         for path in records.extract(view, output, fields=field or None, format=format_name):
             written, n_bytes = written + 1, n_bytes + path.stat().st_size
     except (HeadraceError, OSError, KeyError, ValueError) as error:
-        message = error.args[0] if isinstance(error, KeyError) else error
-        typer.echo(f"failed {message}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
-    typer.echo(f"extracted {written} images, {_batch.human_bytes(n_bytes)}, to {output}")
+    say(f"extracted {written} images, {_batch.human_bytes(n_bytes)}, to {output}")

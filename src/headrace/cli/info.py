@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli import _batch
+from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -36,27 +37,25 @@ def info(
         summary = _summarise(opened)
         first = [_describe(opened, index) for index in range(min(rows, len(opened)))]
     except (HeadraceError, OSError) as error:
-        typer.echo(f"failed {error}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
     if as_json:
-        typer.echo(json.dumps({**summary, "first": first}, ensure_ascii=False))
+        typer.echo(json.dumps({**summary, "first": first}))
         return
-    typer.echo(
-        f"{dataset}: {len(opened)} samples, {_batch.human_bytes(summary['bytes'])} in {summary['shards']} shards"
-    )
+    say(f"{dataset}: {len(opened)} samples, {_batch.human_bytes(summary['bytes'])} in {summary['shards']} shards")
     _show_fields(opened)
     if opened.classes is not None:
         names = opened.classes
-        typer.echo(f"classes  {len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}")
+        say(f"classes  {len(names)}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}")
     source = summary["source"]
-    typer.echo(
+    say(
         f"source   {source.get('name') or '-'} ({source.get('kind')}), "
         f"{_batch.human_bytes(source.get('bytes', 0))}; {summary['skipped']} samples skipped"
     )
-    typer.echo(f"made by  {summary['writer']}; fingerprint {summary['fingerprint']}")
+    say(f"made by  {summary['writer']}; fingerprint {summary['fingerprint']}")
     for number, sample in enumerate(first):
         values = ", ".join(f"{name}={value}" for name, value in sample.items() if name != "key")
-        typer.echo(f"  {number}  {sample['key']}: {values}")
+        say(f"  {number}  {sample['key']}: {values}")
 
 
 def _summarise(dataset: Dataset) -> dict[str, Any]:
@@ -81,14 +80,14 @@ def _show_fields(dataset: Dataset) -> None:
     for name, kind in dataset.fields.items():
         counts = dataset.formats.get(name, {})
         formats = ", ".join(f"{count} {format_name}" for format_name, count in counts.items())
-        typer.echo(f"field    {name}: {kind}" + (f" ({formats})" if formats else ""))
+        say(f"field    {name}: {kind}" + (f" ({formats})" if formats else ""))
 
 
 def _describe(dataset: Dataset, index: int) -> dict[str, Any]:
     sample: dict[str, Any] = {"key": dataset.key(index)}
     for name, kind in dataset.fields.items():
         if kind in ("image", "mask"):
-            _, rendition = dataset.read(index, name)
+            rendition = dataset.rendition(index, name)
             size = " x ".join(map(str, rendition.shape))
             sample[name] = f"{size} {rendition.dtype}, {rendition.format}, {_batch.human_bytes(rendition.n_bytes)}"
         else:

@@ -13,7 +13,10 @@ import typer
 import headrace
 from headrace.cli import _batch
 from headrace.cli._files import find_files
+from headrace.cli._options import MaxPixels
+from headrace.cli._say import cell, say
 from headrace.errors import HeadraceError
+from headrace.files import read_file
 
 
 def inspect(
@@ -22,11 +25,13 @@ def inspect(
     verify: Annotated[
         bool, typer.Option("--verify", help="Decode every tile too, so that damage anywhere is found.")
     ] = False,
+    max_pixels: MaxPixels = 2**30,
 ) -> None:
     """Show size, type, mode and metadata of .hri images.
 
     The header's checksum is always verified; tiles are looked at only with
-    --verify. A damaged file is named, and the exit code is then 1.
+    --verify, strip by strip: an image of any size needs little memory.
+    A damaged file is named, and the exit code is then 1.
 
     \b
     headrace inspect photo.hri
@@ -39,10 +44,10 @@ def inspect(
         try:
             if isinstance(base, str):
                 raise FileNotFoundError(base)
-            row = _describe(path, verify=verify)
+            row = _describe(path, verify=verify, max_pixels=max_pixels)
         except (HeadraceError, OSError) as error:
             failed = True
-            typer.echo(f"failed {path}: {type(error).__name__}: {error}", err=True)
+            say(f"failed {path}: {type(error).__name__}: {error}", err=True)
             continue
         if as_json:
             typer.echo(json.dumps(row))
@@ -53,11 +58,11 @@ def inspect(
         raise typer.Exit(_batch.FAILED)
 
 
-def _describe(path: Path, *, verify: bool) -> dict[str, Any]:
-    encoded = path.read_bytes()
+def _describe(path: Path, *, verify: bool, max_pixels: int) -> dict[str, Any]:
+    encoded = read_file(path)
     head = headrace.inspect(encoded)
     if verify:
-        headrace.decode(encoded, max_pixels=head.height * head.width, threads=0)
+        headrace.codec.verify(encoded, max_pixels=max_pixels, threads=0)
     raw_bytes = math.prod(head.shape) * head.dtype.itemsize
     return {
         "file": str(path),
@@ -79,7 +84,7 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
     table = Table("file", "shape", "dtype", "mode", "tile", "bytes", "bits/pixel", "of raw", "metadata", box=None)
     for row in rows:
         table.add_row(
-            row["file"],
+            cell(row["file"]),
             " x ".join(map(str, row["shape"])),
             row["dtype"],
             row["mode"],
@@ -87,7 +92,7 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
             str(row["n_bytes"]),
             f"{row['bits_per_pixel']:.2f}",
             f"{row['ratio_to_raw']:.3f}",
-            ", ".join(f"{key} ({_batch.human_bytes(size)})" for key, size in row["metadata"].items()),
+            cell(", ".join(f"{key} ({_batch.human_bytes(size)})" for key, size in row["metadata"].items())),
         )
     # Piped into a file a table has no width to fit, and nothing is cut off.
     console = Console()

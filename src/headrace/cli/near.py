@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli import _batch
+from headrace.cli._say import fail
 from headrace.cli.build import parse_size
 from headrace.errors import HeadraceError
+from headrace.terminal import printable
 
 if TYPE_CHECKING:
     from headrace.prongs.worker import NearWorker, Progress
@@ -105,7 +107,7 @@ def near(
         else:
             code = work()
     except HeadraceError as error:
-        typer.echo(f"failed {error}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
     raise typer.Exit(code)
 
@@ -165,7 +167,7 @@ def _serve(
                 report=printer.line,
             )
         except (HeadraceError, OSError, ValueError) as error:
-            typer.echo(f"failed {error}", err=True)
+            fail(error)
             return _batch.FAILED
         if asked:
             worker.stop()
@@ -187,7 +189,7 @@ class _Printer:
     def line(self, text: str) -> None:
         """Print a line that stays."""
         if not self._quiet:
-            typer.echo(f"{_CLEAR if self._terminal else ''}{text}", err=True)
+            typer.echo(f"{_CLEAR if self._terminal else ''}{printable(text)}", err=True)
 
     def show(self, worker: NearWorker) -> None:
         """Show progress if it is time to, and if it has changed."""
@@ -195,7 +197,7 @@ class _Printer:
         if self._quiet or now - self._last < (_SHOWN_SECONDS if self._terminal else _LINE_SECONDS):
             return
         self._last = now
-        text = _line(worker.progress(), self._exchange)
+        text = printable(_line(worker.progress(), self._exchange))
         if self._terminal:
             typer.echo(f"{_CLEAR}{text}", err=True, nl=False)
         elif text != self._shown:

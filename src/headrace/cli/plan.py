@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli import _batch, _options, _plan_known, _plan_tables
+from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def plan(
         typer.echo("interrupted; nothing was written", err=True)
         raise typer.Exit(_batch.INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
-        typer.echo(f"failed {error}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
     _tell_plan(made, output)
     _tell_next(made, _Run.of(known, source, recipe, crop, batch_size), output)
@@ -188,8 +189,8 @@ def _tell_plan(made: Plan, output: Path) -> None:
     typer.echo(_plan_tables.plan_sentence(made))
     larger = _plan_tables.size_sentence(made)
     if larger is not None:
-        typer.echo(larger)
-    typer.echo(f"written {output}")
+        say(larger)
+    say(f"written {output}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,14 +222,14 @@ def _tell_next(made: Plan, run: _Run, output: Path) -> None:
 
     skip = ("--on-error", "skip") if _warn_of_left_out(made.calibration) else ()
     if run.source is None:
-        typer.echo(f"next: headrace build with --plan {shell_word(str(output))}; `headrace build --help` has the rest")
+        say(f"next: headrace build with --plan {shell_word(str(output))}; `headrace build --help` has the rest")
         return
     target = new_dataset_path(run.source, is_dataset=is_dataset(Path(run.source)))
-    typer.echo("next: " + command_line("headrace", "build", run.source, target, ("--plan", str(output), *skip)))
+    say("next: " + command_line("headrace", "build", run.source, target, ("--plan", str(output), *skip)))
     size = made.calibration.batch_size
-    typer.echo(f"then, in your code: headrace.Loader({target!r}, plan={str(output)!r}, batch_size={size})")
+    say(f"then, in your code: headrace.Loader({target!r}, plan={str(output)!r}, batch_size={size})")
     step = ("--step-ms", f"{made.step * 1e3:.6g}") if made.step else ()
-    typer.echo("and to see what it gives: " + command_line("headrace", "profile", target, (*run.options, *step)))
+    say("and to see what it gives: " + command_line("headrace", "profile", target, (*run.options, *step)))
 
 
 def _warn_of_left_out(found: Calibration) -> int:
@@ -236,7 +237,7 @@ def _warn_of_left_out(found: Calibration) -> int:
     count = found.provenance.get("left_out") or 0
     if count:
         tried = found.sampled + count
-        typer.echo(
+        say(
             f"{count} of {tried} images could not be decoded and did not count, such as "
             f"{found.provenance.get('left_out_such_as')}",
             err=True,
@@ -266,7 +267,7 @@ def _tell_what_if(found: WhatIf, output: Path, folder: Path | None, known: Known
     for line in _plan_tables.what_if_sentences(found):
         typer.echo(line)
     where = f" and {folder}" if folder is not None else ""
-    typer.echo(f"written {len(found.points)} machine{'' if len(found.points) == 1 else 's'} to {output}{where}")
+    say(f"written {len(found.points)} machine{'' if len(found.points) == 1 else 's'} to {output}{where}")
 
 
 def _print(table: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli import _batch, _options
+from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError, MissingExtra, ProfileError
 
 
@@ -91,9 +92,9 @@ def profile(
         report.show()
         if output is not None:
             report.save(output)
-            typer.echo(f"written {output / 'index.html'} and report.json beside it")
+            say(f"written {output / 'index.html'} and report.json beside it")
         following = report.next_step(output)
-        typer.echo(f"next: {following}" if following else "next: nothing; no change to the loader would gain much")
+        say(f"next: {following}" if following else "next: nothing; no change to the loader would gain much")
         if report.measurements.interrupted:
             typer.echo("interrupted: the report holds what was measured until then", err=True)
             raise typer.Exit(_batch.INTERRUPTED)
@@ -101,7 +102,7 @@ def profile(
         typer.echo("interrupted; nothing was written", err=True)
         raise typer.Exit(_batch.INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
-        typer.echo(f"failed {error}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
 
 

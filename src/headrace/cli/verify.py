@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import _batch
+from headrace.cli._say import fail, say
 
 _MOST_SHOWN = 100
 
@@ -32,15 +33,15 @@ def verify(
     try:
         report = records.verify(dataset, workers=workers or None)
     except OSError as error:
-        typer.echo(f"failed {error}", err=True)
+        fail(error)
         raise typer.Exit(_batch.FAILED) from None
     for problem in report.problems[:_MOST_SHOWN]:
-        typer.echo(f"damaged {problem}", err=True)
+        say(f"damaged {problem}", err=True)
     if not report.ok:
-        typer.echo(f"{len(report.problems)} problems in {dataset}; restore what is named, or build again", err=True)
+        say(f"{len(report.problems)} problems in {dataset}; restore what is named, or build again", err=True)
         raise typer.Exit(_batch.FAILED)
     rate = report.n_bytes / max(report.seconds, 1e-9)
-    typer.echo(
+    say(
         f"{dataset} is whole: {report.samples} samples, {_batch.human_bytes(report.n_bytes)} checked in "
         f"{report.seconds:.1f} s ({_batch.human_bytes(rate)}/s)"
     )

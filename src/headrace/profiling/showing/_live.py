@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.profiling._figures import printable
 from headrace.profiling.subjects._course import Progress, ProgressHook
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class _View:
         found.add_column()
         for line in now.found:
             name, _, value = line.partition(": ")
-            found.add_row(name, Text(value))
-        self._spinner.update(text=Text(f"{now.doing} ({since:.0f} s)" if now.doing else "done"))
+            found.add_row(Text(printable(name)), Text(printable(value)))
+        self._spinner.update(text=Text(f"{printable(now.doing)} ({since:.0f} s)" if now.doing else "done"))
         total = max(1e-9, now.seconds + now.seconds_left)
         bar = ProgressBar(total=total, completed=min(total, now.seconds + since), width=40)
         left = Text(
@@ -80,9 +81,14 @@ def _lines(screen: Console) -> ProgressHook:
     def tell(now: Progress) -> None:
         nonlocal told
         for line in now.found[told:]:
-            screen.print(line, highlight=False, markup=False, soft_wrap=True)
+            screen.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         told = len(now.found)
         if now.doing:
-            screen.print(f"[{now.number + 1}/{now.total}] {now.doing} …", highlight=False, markup=False, soft_wrap=True)
+            screen.print(
+                f"[{now.number + 1}/{now.total}] {printable(now.doing)} …",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
 
     return tell
