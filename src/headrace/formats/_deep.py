@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def sniff(view: memoryview) -> str | None:
 def decode(codec: str, view: memoryview, *, max_pixels: int, purpose: str) -> npt.NDArray[Any]:
     """Decode the first image of a file to `[H, W]` or `[H, W, C]` with all its bits and bands."""
     if codec == "npy":
-        array = load_npy(view)
+        array = load_npy(view, max_pixels=max_pixels)
     elif codec == "tiff":
         array = _decode_tiff(view, max_pixels, purpose)
     else:
@@ -102,12 +103,25 @@ def require_imagecodecs(purpose: str) -> Any:
         ) from None
 
 
-def load_npy(data: bytes | memoryview) -> npt.NDArray[Any]:
-    """An array of NumPy's own format; one that holds Python objects, which could be code, is refused."""
+def load_npy(data: bytes | memoryview, *, max_pixels: int) -> npt.NDArray[Any]:
+    """View the array of an `.npy` file. Not np.load, which makes room for whatever shape the head claims.
+
+    One that holds Python objects, which could be code, is refused.
+    """
+    stream = io.BytesIO(data)
     try:
-        return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
-    except (ValueError, EOFError, OSError, MemoryError) as error:
+        is_first = np.lib.format.read_magic(stream) == (1, 0)
+        read_head = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read_head(stream)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise CorruptImage(f"NumPy cannot read it: {error}") from None
+    follow = len(data) - stream.tell()
+    if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != follow:
+        raise CorruptImage(f"NumPy cannot read it: its head says {dtype} {list(shape)}, and {follow} bytes follow")
+    if len(shape) > 1:
+        check_pixels("npy", shape[0], shape[1], max_pixels)
+    array = np.frombuffer(data, dtype, offset=stream.tell()) if follow else np.empty(0, dtype)
+    return array.reshape(shape, order="F" if by_columns else "C")
 
 
 def _decode_tiff(view: memoryview, max_pixels: int, purpose: str) -> npt.NDArray[Any]:

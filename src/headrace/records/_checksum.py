@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from os import PathLike
 from typing import Any
 
 from headrace._core import crc32c as _crc32c
-from headrace.files import open_file, read_at
+from headrace.files import read_at
 
 CHUNK = 1 << 20
 """Bytes to sum at a time where there is no other measure."""
@@ -22,18 +20,6 @@ def crc32c(data: Any, seed: int = 0) -> int:
 
 def to_hex(checksum: int) -> str:
     return f"{checksum:08x}"
-
-
-def sum_file(path: str | PathLike[str]) -> int:
-    """Return the checksum of a file. Reads it in pieces: damage of the disk is an OSError, not a signal."""
-    handle = open_file(path)
-    try:
-        checksum = 0
-        for block in read_blocks(handle, CHUNK):
-            checksum = crc32c(block, checksum)
-        return checksum
-    finally:
-        os.close(handle)
 
 
 def read_blocks(handle: int, block_bytes: int) -> Iterator[memoryview]:
