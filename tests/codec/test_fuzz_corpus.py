@@ -66,7 +66,7 @@ def test_the_corpus_breaks_no_promise(replay: Path, tmp_path: Path, corpus: str,
     options = "handle_abort=1:detect_leaks=0:allocator_may_return_null=1"
 
     done = subprocess.run(
-        [replay / target, f"-artifact_prefix={tmp_path}/", folder],
+        [replay / target, f"-artifact_prefix={tmp_path}/", "-timeout=60", folder],
         capture_output=True,
         text=True,
         check=False,
