@@ -297,3 +297,14 @@ def test_sniff_knows_ours_and_nothing_else():
 
     assert formats.sniff(saved(image, "JPEG")) == "jpeg"
     assert [formats.sniff(data) for data in (b"", b"\x89", b"RIFF1234WAVE", saved(image, "BMP"))] == [None] * 4
+
+
+@pytest.mark.parametrize("name", ["hri", "png", "webp", "raw"])
+def test_opaque_alpha_stays_a_channel(name):
+    """Four channels come back as four, also where the fourth holds nothing but 255."""
+    image = np.full((3, 5, 4), 255, np.uint8)
+    image[..., 0] = 7
+    data = formats.get(name).encode(image)
+
+    assert formats.get(name).probe(data).channels == 4
+    np.testing.assert_array_equal(formats.get(name).decode(data), image)

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
+# libwebp clears the bit that says "alpha is used" if all of it is opaque, and the image would come back with three
+# channels. It is a hint: the alpha values are in the stream either way. RIFF head 12, chunk head 8, signature 1, then
+# 14 bits each of width and height, then this bit.
+_ALPHA_BYTE = 12 + 8 + 1 + 3
+_ALPHA_BIT = 0x10
 _LARGEST_SIDE = 16383
 _DEFAULT_METHOD = 4
 
@@ -114,7 +119,10 @@ def _encode(image: npt.NDArray[Any], method: int) -> bytes:
     stream = io.BytesIO()
     # `exact` keeps the colors of transparent pixels.
     Image.fromarray(pixels).save(stream, "WEBP", lossless=True, exact=True, method=method, quality=75)
-    return stream.getvalue()
+    encoded = bytearray(stream.getvalue())
+    if image.ndim == 3 and image.shape[2] == 4:
+        encoded[_ALPHA_BYTE] |= _ALPHA_BIT
+    return bytes(encoded)
 
 
 def _parse_method(mode: str | None) -> int:
