@@ -25,12 +25,6 @@ nb::object make_error(const char* name, const std::string& message, std::ptrdiff
   throw nb::python_error();
 }
 
-std::string place(const Status& status) {
-  std::string text = "byte " + std::to_string(status.offset);
-  if (status.tile >= 0) text = "tile " + std::to_string(status.tile) + " at " + text;
-  return text;
-}
-
 }  // namespace
 
 void raise_error(const char* name, const std::string& message, std::ptrdiff_t index) {
@@ -42,27 +36,42 @@ void raise_type_error(const std::string& message) {
   throw nb::python_error();
 }
 
-void raise_status(const Status& status, std::ptrdiff_t index) {
+ErrorText describe_status(const Status& status, StatusOrigin origin) {
+  std::string where = "byte " + std::to_string(status.offset) + ": ";
+  if (status.tile >= 0) where = "tile " + std::to_string(status.tile) + " at " + where;
   switch (status.code) {
     case Code::unsupported:
-      raise_error("UnsupportedImage", place(status) + ": " + status.what, index);
+      return {"UnsupportedImage", where + status.what};
     case Code::too_large:
-      raise_error("ImageTooLarge", status.what, index);
+      return {"ImageTooLarge", status.what};
     case Code::no_memory:
-      PyErr_NoMemory();
-      throw nb::python_error();
-    case Code::bad_argument:
-      PyErr_SetString(PyExc_ValueError, (prefix(index) + status.what).c_str());
-      throw nb::python_error();
+      return {"MemoryError", status.what};
+    case Code::bad_argument:  // in a dataset the transform is what the caller chose
+      return {origin == StatusOrigin::call ? "ValueError" : "TransformError", status.what};
     case Code::unreadable:
-      raise_error("CorruptDataset", "offset " + std::to_string(status.offset) + ": " + status.what, index);
+      return {"CorruptDataset", "at offset " + std::to_string(status.offset) + " of the shard: " + status.what};
     case Code::ok:
     case Code::corrupt:
       break;
   }
-  nb::object error = make_error("CorruptImage", place(status) + ": " + status.what, index);
-  error.attr("offset") = nb::int_(status.offset);
-  if (status.tile >= 0) error.attr("tile") = nb::int_(status.tile);
+  return {"CorruptImage", where + status.what};
+}
+
+void raise_status(const Status& status, std::ptrdiff_t index) {
+  const ErrorText text = describe_status(status, StatusOrigin::call);
+  if (status.code == Code::no_memory) {
+    PyErr_NoMemory();
+    throw nb::python_error();
+  }
+  if (status.code == Code::bad_argument) {
+    PyErr_SetString(PyExc_ValueError, (prefix(index) + text.message).c_str());
+    throw nb::python_error();
+  }
+  nb::object error = make_error(text.name, text.message, index);
+  if (status.code == Code::corrupt) {
+    error.attr("offset") = nb::int_(status.offset);
+    if (status.tile >= 0) error.attr("tile") = nb::int_(status.tile);
+  }
   raise_object(error);
 }
 

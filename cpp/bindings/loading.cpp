@@ -55,13 +55,13 @@ struct PyBatch {
   }
 };
 
-struct PyForeign {
+struct PyExternalImage {
   std::shared_ptr<Engine> engine;  // outlives what it handed out
-  std::unique_ptr<Foreign> foreign;
+  std::unique_ptr<ExternalImage> image;
 
-  Foreign& get() const {
-    if (!foreign) raise_error("LoaderError", "this image has already been finished");
-    return *foreign;
+  ExternalImage& get() const {
+    if (!image) raise_error("LoaderError", "this image has already been finished");
+    return *image;
   }
 };
 
@@ -168,7 +168,7 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
   } else {
     for (nb::handle each : columns) request.renditions.push_back(make_renditions(nb::cast<nb::dict>(each), n));
   }
-  if (request.renditions.empty() || request.renditions.size() > kMostRenditions)
+  if (request.renditions.empty() || request.renditions.size() > kMaxRenditions)
     throw nb::value_error("a sample has 1 to 8 renditions");
   return request;
 }
@@ -247,70 +247,41 @@ nb::list take(const PyBatch& self) {
   return fields;
 }
 
-const char* error_name(const Failure& failure) {
-  if (!failure.kind.empty()) return failure.kind.c_str();
-  switch (failure.status.code) {
-    case Code::unsupported:
-      return "UnsupportedImage";
-    case Code::too_large:
-      return "ImageTooLarge";
-    case Code::bad_argument:
-      return "TransformError";
-    case Code::no_memory:
-      return "MemoryError";
-    case Code::unreadable:
-      return "CorruptDataset";
-    default:
-      return "CorruptImage";
-  }
-}
-
-std::string plain_message(const Failure& failure) {
-  if (!failure.message.empty()) return failure.message;
-  const Status& s = failure.status;
-  if (s.code == Code::bad_argument || s.code == Code::no_memory || s.code == Code::too_large) return s.what;
-  std::string text = s.code == Code::unreadable ? "at offset " + std::to_string(s.offset) + " of the shard: "
-                                                : "byte " + std::to_string(s.offset) + ": ";
-  if (s.tile >= 0) text = "tile " + std::to_string(s.tile) + " at " + text;
-  return text + s.what;
-}
-
-std::string error_message(const Failure& failure) {
-  const std::string which = failure.rendition == 0 ? "" : "rendition " + std::to_string(failure.rendition) + ": ";
-  return which + plain_message(failure);
-}
-
 nb::list failures(const PyBatch& self) {
   nb::list list;
-  for (const Failure& failure : self.batch->failures())
-    list.append(nb::make_tuple(failure.position, failure.field, error_name(failure), error_message(failure)));
+  for (const Failure& failure : self.batch->failures()) {
+    const ErrorText error = describe_status(failure.status, StatusOrigin::dataset);
+    list.append(nb::make_tuple(failure.position, failure.field, failure.rendition,
+                               failure.error_name.empty() ? error.name : failure.error_name.c_str(),
+                               failure.message.empty() ? error.message : failure.message));
+  }
   return list;
 }
 
-nb::object next_foreign(const PyEngine& self, double timeout) {
+nb::object next_external(const PyEngine& self, double timeout) {
   Engine& engine = self.get();
-  PyForeign foreign{self.engine, nullptr};
+  PyExternalImage image{self.engine, nullptr};
   {
     const WithoutGil released;
-    foreign.foreign = engine.next_foreign(timeout);
+    image.image = engine.next_external(timeout);
   }
-  if (foreign.foreign && !foreign.foreign->ended()) return nb::cast(std::move(foreign));
+  if (image.image && !image.image->ended()) return nb::cast(std::move(image));
   if (engine.closed()) raise_error("EngineClosed", "the engine is closed");
   return nb::none();
 }
 
-nb::object foreign_data(nb::handle self) {
-  const Bytes bytes = nb::cast<PyForeign&>(self).get().data();
+nb::object external_data(nb::handle self) {
+  const Bytes bytes = nb::cast<PyExternalImage&>(self).get().data();
   const std::size_t n = bytes.size();
   return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t>(bytes.data(), 1, &n, self));
 }
 
-void finish(PyForeign& self, nb::handle image) {
+void finish(PyExternalImage& self, nb::handle pixels) {
   Buffer buffer;
-  const Picture picture = borrow_picture(image, buffer);
-  Foreign& foreign = self.get();
+  const Picture picture = borrow_picture(pixels, buffer);
+  ExternalImage& image = self.get();
   const WithoutGil released;
-  foreign.finish(picture);
+  image.finish(picture);
 }
 
 // The format's name as in the index of a dataset.
@@ -363,22 +334,23 @@ nb::dict stats(const PyEngine& self) {
 
 void register_loading(nb::module_& module) {
   using nb::arg;
-  nb::class_<PyForeign>(module, "Foreign")
-      .def_prop_ro("data", &foreign_data)
-      .def_prop_ro("format", [](const PyForeign& self) { return static_cast<int>(self.get().rendition().format); })
-      .def_prop_ro("checksum", [](const PyForeign& self) { return self.get().rendition().checksum; })
-      .def_prop_ro("mask", [](const PyForeign& self) { return self.get().transform().mask; })
-      .def_prop_ro("rgb", [](const PyForeign& self) { return self.get().transform().color != Color::keep; })
-      .def_prop_ro("max_pixels", [](const PyForeign& self) { return self.get().transform().max_pixels; })
-      .def_prop_ro("position", [](const PyForeign& self) { return self.get().position(); })
-      .def_prop_ro("field", [](const PyForeign& self) { return self.get().field(); })
+  nb::class_<PyExternalImage>(module, "ExternalImage")
+      .def_prop_ro("data", &external_data)
+      .def_prop_ro("format",
+                   [](const PyExternalImage& self) { return static_cast<int>(self.get().rendition().format); })
+      .def_prop_ro("checksum", [](const PyExternalImage& self) { return self.get().rendition().checksum; })
+      .def_prop_ro("mask", [](const PyExternalImage& self) { return self.get().transform().mask; })
+      .def_prop_ro("rgb", [](const PyExternalImage& self) { return self.get().transform().color != Color::keep; })
+      .def_prop_ro("max_pixels", [](const PyExternalImage& self) { return self.get().transform().max_pixels; })
+      .def_prop_ro("position", [](const PyExternalImage& self) { return self.get().position(); })
+      .def_prop_ro("field", [](const PyExternalImage& self) { return self.get().field(); })
       .def("finish", &finish, arg("image"))
       .def(
           "fail",
-          [](PyForeign& self, std::string kind, std::string message) {
-            Foreign& foreign = self.get();
+          [](PyExternalImage& self, std::string kind, std::string message) {
+            ExternalImage& image = self.get();
             const WithoutGil released;
-            foreign.fail(std::move(kind), std::move(message));
+            image.fail(std::move(kind), std::move(message));
           },
           arg("kind"), arg("message"));
   nb::class_<PyBatch>(module, "Batch")
@@ -387,7 +359,7 @@ void register_loading(nb::module_& module) {
           nb::call_guard<WithoutGil>())
       .def("cancel", [](const PyBatch& self) { self.batch->cancel(); })
       .def("take", &take, nb::sig("def take(self) -> list[typing.Any]"))
-      .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, str, str]]"));
+      .def("failures", &failures, nb::sig("def failures(self) -> list[tuple[int, int, int, str, str]]"));
   nb::class_<PyEngine>(module, "Engine")
       .def(nb::new_(&make_engine), arg("shards"), nb::kw_only(), arg("threads"), arg("direct") = false,
            arg("storage_rate") = 0.0, arg("identity").none() = nb::none(), arg("formats").none() = nb::none())
@@ -395,8 +367,8 @@ void register_loading(nb::module_& module) {
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
            nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, typing.Any]], "
                    "samples: object, *, seed: int, epoch: int) -> Batch"))
-      .def("next_foreign", &next_foreign, arg("timeout"),
-           nb::sig("def next_foreign(self, timeout: float) -> Foreign | None"))
+      .def("next_external", &next_external, arg("timeout"),
+           nb::sig("def next_external(self, timeout: float) -> ExternalImage | None"))
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
       .def(
           "set_storage_rate",

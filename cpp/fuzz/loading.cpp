@@ -40,24 +40,24 @@ constexpr unsigned kRunsPerEngine = 4096;
 
 void require(bool kept, const char* promise) { fuzz::require(kept, promise, "loading"); }
 
-// What the stand-in for foreign decoders makes of a file, as some bytes of it say: pixels, other pixels, or nothing.
-bool decode_foreign(Bytes file, const Decoder::Wish& wish, Decoded& decoded) {
+// What the stand-in for external decoders makes of a file, as some bytes of it say: pixels, other pixels, or nothing.
+bool decode_external(Bytes file, const DecodeOptions& options, Decoded& decoded) {
   if (file.empty() || file.back() % 8 == 0) return false;
-  return static_cast<bool>(decode_raw(file, wish, decoded));
+  return static_cast<bool>(decode_raw(file, options, decoded));
 }
 
 void serve(Engine& engine) {
   while (!engine.closed()) {
-    const std::unique_ptr<Foreign> foreign = engine.next_foreign(0.05);
-    if (!foreign || foreign->ended()) continue;
-    const Format format = foreign->rendition().format;
+    const std::unique_ptr<ExternalImage> image = engine.next_external(0.05);
+    if (!image || image->ended()) continue;
+    const Format format = image->rendition().format;
     require(format == Format::png || format == Format::webp || format == Format::jpeg,
             "only known formats reach a decoder");
     Decoded decoded;
-    if (decode_foreign(foreign->data(), tests::wish_of(foreign->transform(), foreign->rendition()), decoded))
-      foreign->finish(decoded.picture());
-    else if (foreign->data().size() % 2 == 0)
-      foreign->fail("CorruptImage", "it does not decode");
+    if (decode_external(image->data(), tests::options_of(image->transform(), image->rendition()), decoded))
+      image->finish(decoded.picture());
+    else if (image->data().size() % 2 == 0)
+      image->fail("CorruptImage", "it does not decode");
     // Else it is dropped, as by a decoder's thread that ends.
   }
 }
@@ -148,16 +148,16 @@ std::unique_ptr<Heap> load_alone(const Dataset& dataset, const Transform& transf
   std::unique_ptr<Heap> file;
   if (!dataset.read(r, file)) return nullptr;
   auto out = std::make_unique<Heap>(shape.bytes());
-  const Decoder::Wish wish = tests::wish_of(transform, r);
+  const DecodeOptions options = tests::options_of(transform, r);
   if (core_decodes(r.format)) {
     MemoryBytes bytes(file->bytes());
     ImageShape found;
-    if (!decoder.open(r.format, bytes, wish, found)) return nullptr;
+    if (!decoder.open(r.format, bytes, options, found)) return nullptr;
     if (!transform_image(transform, found, decoder, key, shape, out->data(), workspace)) return nullptr;
     return out;
   }
   Decoded decoded;
-  if (!decode_foreign(file->bytes(), wish, decoded)) return nullptr;
+  if (!decode_external(file->bytes(), options, decoded)) return nullptr;
   PictureRows rows(decoded.picture());
   return transform_image(transform, decoded.shape, rows, key, shape, out->data(), workspace) ? std::move(out) : nullptr;
 }

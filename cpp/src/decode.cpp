@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <new>
 
 #include "headrace/codec.h"
 #include "runs.h"
 #include "workers.h"
+#include "thread_safety.h"
 
 namespace headrace {
 namespace {
@@ -37,7 +37,7 @@ class Claims {
   }
 
   bool next(Claim& claim) noexcept {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (y_ == y_end_) return false;
     claim = {x_, std::min(x_end_, x_ + most_), y_, offset_};
     x_ = claim.x_end;
@@ -54,7 +54,7 @@ class Claims {
     for (; tile_ < tile; ++tile_) offset_ += load_le<std::uint32_t>(&header_.tile_lengths[4 * tile_]);
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   const ImageHeader& header_;
   std::uint64_t tile_ = 0;
   std::uint64_t offset_;

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "headrace/status.h"
+#include "thread_safety.h"
 
 namespace headrace {
 
@@ -66,25 +66,25 @@ class FirstFailure {
  public:
   explicit operator bool() const noexcept { return failed_.load(std::memory_order_relaxed); }
   void set(Status s) noexcept {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (status_ || s.offset < status_.offset) status_ = s;
     failed_.store(true, std::memory_order_relaxed);
   }
   Status get() const noexcept { return status_; }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<bool> failed_{false};
   Status status_;
 };
 
-// The caller's wish (0: one a core), but no more than the work is worth: to start a thread takes time in which a core
-// decodes tens of thousands of samples.
-inline unsigned useful_threads(unsigned wish, std::uint64_t samples) noexcept {
+// The number of threads requested (0: one per core), but no more than pay off: starting a thread takes as long as
+// decoding tens of thousands of samples.
+inline unsigned useful_threads(unsigned requested, std::uint64_t samples) noexcept {
   // Asked once: the C library opens a file to answer.
   static const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const std::uint64_t worth = std::max<std::uint64_t>(1, samples / 100'000);
-  return static_cast<unsigned>(std::min<std::uint64_t>({wish == 0 ? cores : wish, worth, 256}));
+  return static_cast<unsigned>(std::min<std::uint64_t>({requested == 0 ? cores : requested, worth, 256}));
 }
 
 // Run `work(i)` on `threads` threads numbered from 0, which is the caller's own. If a thread cannot be started, the

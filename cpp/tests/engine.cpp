@@ -10,26 +10,26 @@
 #include <vector>
 
 #include "stored.h"
-#include "tally.h"
+#include "checks.h"
 
 namespace headrace::tests {
 namespace {
 
 constexpr double kLong = 30;  // seconds; a test that waits as long as this has failed
 
-// Serves the foreign formats until the engine closes, by the stand-in for their decoders.
+// Serves the external formats until the engine closes, by the stand-in for their decoders.
 class Decoders {
  public:
   explicit Decoders(Engine& engine)
       : thread_([&engine] {
           while (!engine.closed()) {
-            const auto foreign = engine.next_foreign(0.05);
-            if (!foreign || foreign->ended()) continue;
+            const auto image = engine.next_external(0.05);
+            if (!image || image->ended()) continue;
             Decoded decoded;
-            if (decode_raw(foreign->data(), wish_of(foreign->transform(), foreign->rendition()), decoded))
-              foreign->finish(decoded.picture());
+            if (decode_raw(image->data(), options_of(image->transform(), image->rendition()), decoded))
+              image->finish(decoded.picture());
             else
-              foreign->fail("CorruptImage", "it does not decode");
+              image->fail("CorruptImage", "it does not decode");
           }
         }) {}
   ~Decoders() { thread_.join(); }
@@ -86,7 +86,7 @@ struct Fixture {
 const std::vector<Format> kLossless = {Format::hri_fast, Format::raw,       Format::png, Format::hri_dense,
                                        Format::webp,     Format::hri_dense, Format::raw, Format::hri_fast};
 
-void check_pixels(Tally& tally) {
+void check_pixels(Checks& checks) {
   for (const std::uint32_t side : {33U, 0U}) {
     const Fixture fixture(kLossless, side);
     for (const unsigned threads : {1U, 3U}) {
@@ -95,19 +95,19 @@ void check_pixels(Tally& tally) {
         const Decoders decoders(engine);
         for (int round = 0; round < 3; ++round) {
           const auto batch = submit(engine, fixture.rows);
-          tally.expect(batch && batch->wait_for(kLong) && batch->failures().empty(), "a batch of all formats loads");
-          tally.expect(batch->uniform(0) == (side != 0), "images of one size lie back to back");
+          checks.expect(batch && batch->wait_for(kLong) && batch->failures().empty(), "a batch of all formats loads");
+          checks.expect(batch->uniform(0) == (side != 0), "images of one size lie back to back");
           for (std::size_t i = 0; i < fixture.rows.size(); ++i)
-            tally.expect(fixture.holds(*batch, i), "image " + std::to_string(i) + " has its pixels");
+            checks.expect(fixture.holds(*batch, i), "image " + std::to_string(i) + " has its pixels");
         }
         engine.close();
       }  // threads, the decoders' too, let go of a batch after its end
-      tally.expect(engine.stats().queued_jobs == 0 && engine.stats().blocks_in_use == 0, "nothing is left behind");
+      checks.expect(engine.stats().queued_jobs == 0 && engine.stats().blocks_in_use == 0, "nothing is left behind");
     }
   }
 }
 
-void check_failures(Tally& tally) {
+void check_failures(Checks& checks) {
   const Fixture fixture(kLossless, 33);
   Engine engine({fixture.file.shard(), {fixture.file.path() + ".missing", 4096}, {fixture.file.path(), 1U << 30}}, 2,
                 false, 0);
@@ -116,13 +116,13 @@ void check_failures(Tally& tally) {
     std::vector<Rendition> rows = fixture.rows;
     change(rows[at]);
     const auto batch = submit(engine, rows);
-    if (!tally.expect(batch && batch->wait_for(kLong), std::string(what) + ": the batch ends")) return;
+    if (!checks.expect(batch && batch->wait_for(kLong), std::string(what) + ": the batch ends")) return;
     const auto failures = batch->failures();
-    tally.expect(failures.size() == 1 && failures[0].position == at && failures[0].status.code == code, what);
+    checks.expect(failures.size() == 1 && failures[0].position == at && failures[0].status.code == code, what);
     for (std::size_t i = 0; i < rows.size(); ++i)
-      if (i != at) tally.expect(fixture.holds(*batch, i), std::string(what) + ": the others are intact");
+      if (i != at) checks.expect(fixture.holds(*batch, i), std::string(what) + ": the others are intact");
   };
-  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {  // .hri, raw, and a foreign one
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {  // .hri, raw, and a external one
     expect_one(at, Code::corrupt, "a shard that there is not", [](Rendition& r) { r.shard = 9; });
     expect_one(at, Code::unreadable, "a shard that is missing", [](Rendition& r) { r.shard = 1, r.offset = 0; });
     expect_one(at, Code::unreadable, "a shard that was cut short",
@@ -135,66 +135,66 @@ void check_failures(Tally& tally) {
   engine.close();
 }
 
-void check_cancelled(Tally& tally) {
+void check_cancelled(Checks& checks) {
   const Fixture fixture(kLossless, 33);
   Engine engine({fixture.file.shard()}, 1, false, 0);
-  // No decoder runs: a batch of foreign images waits for one.
+  // No decoder runs: a batch of external images waits for one.
   const auto waiting = submit(engine, {fixture.rows[2]});
-  tally.expect(waiting && !waiting->wait_for(0.05), "a foreign image waits for its decoder");
+  checks.expect(waiting && !waiting->wait_for(0.05), "a external image waits for its decoder");
   waiting->cancel();
   const auto next = submit(engine, {fixture.rows[0]});
-  tally.expect(next && next->wait_for(kLong) && fixture.holds(*next, 0), "other batches go on");
+  checks.expect(next && next->wait_for(kLong) && fixture.holds(*next, 0), "other batches go on");
   engine.close();
-  tally.expect(waiting->wait_for(kLong), "a cancelled batch has ended when the engine has");
+  checks.expect(waiting->wait_for(kLong), "a cancelled batch has ended when the engine has");
 }
 
-void check_close(Tally& tally) {
+void check_close(Checks& checks) {
   const Fixture fixture(kLossless, 33);
   std::vector<std::shared_ptr<Batch>> batches;
   std::shared_ptr<Block> kept;
   {
     Engine engine({fixture.file.shard()}, 2, false, 0);
     const auto loaded = submit(engine, {fixture.rows[0], fixture.rows[1]});
-    tally.expect(loaded && loaded->wait_for(kLong), "a batch loads");
+    checks.expect(loaded && loaded->wait_for(kLong), "a batch loads");
     kept = loaded->block(0);
     for (int i = 0; i < 40; ++i) batches.push_back(submit(engine, fixture.rows));
     bool woken = false;
     std::thread waiter([&] { woken = batches.back()->wait_for(kLong); });
     std::thread decoder([&] {
-      while (!engine.closed()) static_cast<void>(engine.next_foreign(kLong));  // dropped: a decoder that ends
+      while (!engine.closed()) static_cast<void>(engine.next_external(kLong));  // dropped: a decoder that ends
     });
     std::thread closer([&] { engine.close(); });
     engine.close();
     closer.join();
     waiter.join();
     decoder.join();
-    tally.expect(woken, "whoever waits is woken by the end");
-    tally.expect(!submit(engine, fixture.rows), "a closed engine takes nothing");
-    tally.expect(!engine.next_foreign(kLong), "a closed engine has nothing for decoders");
-    tally.expect(engine.stats().all.images >= 2, "a closed engine still reports what it did");
+    checks.expect(woken, "whoever waits is woken by the end");
+    checks.expect(!submit(engine, fixture.rows), "a closed engine takes nothing");
+    checks.expect(!engine.next_external(kLong), "a closed engine has nothing for decoders");
+    checks.expect(engine.stats().all.images >= 2, "a closed engine still reports what it did");
   }
-  for (const auto& batch : batches) tally.expect(batch && batch->wait_for(0), "all batches have ended");
+  for (const auto& batch : batches) checks.expect(batch && batch->wait_for(0), "all batches have ended");
   std::memset(kept->data, 0, kept->size);
-  tally.expect(kept.use_count() == 1, "a batch's memory outlives the engine");
+  checks.expect(kept.use_count() == 1, "a batch's memory outlives the engine");
 }
 
-void check_dropped(Tally& tally) {
+void check_dropped(Checks& checks) {
   const Fixture fixture(kLossless, 33);
   Engine engine({fixture.file.shard()}, 1, false, 0);
   const auto batch = submit(engine, {fixture.rows[2], fixture.rows[4]});
-  for (int i = 0; i < 2; ++i) static_cast<void>(engine.next_foreign(kLong));  // taken, and dropped
-  tally.expect(batch->wait_for(kLong) && batch->failures().size() == 2, "an image that its decoder drops has failed");
-  tally.expect(!engine.next_foreign(0.01), "there is nothing more to decode");
+  for (int i = 0; i < 2; ++i) static_cast<void>(engine.next_external(kLong));  // taken, and dropped
+  checks.expect(batch->wait_for(kLong) && batch->failures().size() == 2, "an image that its decoder drops has failed");
+  checks.expect(!engine.next_external(0.01), "there is nothing more to decode");
 }
 
 int run() {
-  Tally tally;
-  check_pixels(tally);
-  check_failures(tally);
-  check_cancelled(tally);
-  check_close(tally);
-  check_dropped(tally);
-  return tally.report();
+  Checks checks;
+  check_pixels(checks);
+  check_failures(checks);
+  check_cancelled(checks);
+  check_close(checks);
+  check_dropped(checks);
+  return checks.report();
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 #include "headrace/targets.h"
 #include "images.h"
-#include "tally.h"
+#include "checks.h"
 
 namespace headrace::tests {
 namespace {
@@ -53,27 +53,28 @@ Region random_region(const Image& image, Random& random) {
   return r;
 }
 
-void check_image(const Image& image, const std::string& name, Random& random, Tally& tally) {
+void check_image(const Image& image, const std::string& name, Random& random, Checks& checks) {
   for (const Mode mode : kModes) {
     const std::string what = name + (mode == Mode::fast ? " fast " : " dense ");
     const auto file = encode_on(targets()[0], image, mode);
     ImageHeader header;
-    if (!tally.expect(static_cast<bool>(parse_header(file, header)), what + "does not encode")) continue;
+    if (!checks.expect(static_cast<bool>(parse_header(file, header)), what + "does not encode")) continue;
     for (const char* const target : targets()) {
-      tally.expect(encode_on(target, image, mode) == file, what + target + " encodes other bytes than " + targets()[0]);
-      tally.expect(decodes_to(image, file, header, {0, 0, image.height, image.width}),
-                   what + target + " decodes wrongly");
+      checks.expect(encode_on(target, image, mode) == file,
+                    what + target + " encodes other bytes than " + targets()[0]);
+      checks.expect(decodes_to(image, file, header, {0, 0, image.height, image.width}),
+                    what + target + " decodes wrongly");
       for (int k = 0; k < 3; ++k) {
         const Region r = random_region(image, random);
-        tally.expect(decodes_to(image, file, header, r),
-                     what + target + " decodes wrongly the region at " + std::to_string(r.top) + ", " +
-                         std::to_string(r.left) + " of " + std::to_string(r.height) + " x " + std::to_string(r.width));
+        checks.expect(decodes_to(image, file, header, r),
+                      what + target + " decodes wrongly the region at " + std::to_string(r.top) + ", " +
+                          std::to_string(r.left) + " of " + std::to_string(r.height) + " x " + std::to_string(r.width));
       }
     }
   }
 }
 
-void check_images(std::uint64_t seed, Tally& tally) {
+void check_images(std::uint64_t seed, Checks& checks) {
   constexpr std::array<std::array<std::uint32_t, 2>, 9> shapes = {
       {{1, 1}, {1, 70}, {37, 1}, {31, 33}, {32, 32}, {33, 127}, {65, 100}, {40, 530}, {9, 1100}}};
   constexpr std::array<std::array<std::uint32_t, 2>, 3> samples = {{{8, 0}, {16, 0}, {16, 1}}};
@@ -86,7 +87,7 @@ void check_images(std::uint64_t seed, Tally& tally) {
           const std::string name = std::string(name_of(content)) + " " + std::to_string(height) + " x " +
                                    std::to_string(width) + " x " + std::to_string(channels) +
                                    (kind.is_signed ? " int" : " uint") + std::to_string(depth);
-          check_image(make_image(content, height, width, kind, random), name, random, tally);
+          check_image(make_image(content, height, width, kind, random), name, random, checks);
         }
 }
 
@@ -99,9 +100,9 @@ std::uint32_t crc32c_by_bits(Bytes bytes) {
   return ~crc;
 }
 
-void check_crc(std::uint64_t seed, Tally& tally) {
+void check_crc(std::uint64_t seed, Checks& checks) {
   const std::array<std::uint8_t, 9> digits = {'1', '2', '3', '4', '5', '6', '7', '8', '9'};
-  tally.expect(crc32c_by_bits(digits) == 0xE3069283U && crc32c(digits) == 0xE3069283U, "CRC-32C of 123456789");
+  checks.expect(crc32c_by_bits(digits) == 0xE3069283U && crc32c(digits) == 0xE3069283U, "CRC-32C of 123456789");
   Random random(seed);
   std::vector<std::uint8_t> bytes(5000);
   for (auto& b : bytes) b = static_cast<std::uint8_t>(random.next());
@@ -109,9 +110,9 @@ void check_crc(std::uint64_t seed, Tally& tally) {
     const Bytes part = Bytes(bytes).subspan(n % 8, n);
     const std::size_t cut = random.below(static_cast<std::uint32_t>(n + 1));
     const std::uint32_t expected = crc32c_by_bits(part);
-    tally.expect(crc32c(part) == expected, "CRC-32C of " + std::to_string(n) + " bytes");
-    tally.expect(crc32c(part.subspan(cut), crc32c(part.first(cut))) == expected,
-                 "CRC-32C of " + std::to_string(n) + " bytes, continued after " + std::to_string(cut));
+    checks.expect(crc32c(part) == expected, "CRC-32C of " + std::to_string(n) + " bytes");
+    checks.expect(crc32c(part.subspan(cut), crc32c(part.first(cut))) == expected,
+                  "CRC-32C of " + std::to_string(n) + " bytes, continued after " + std::to_string(cut));
   }
 }
 
@@ -158,10 +159,10 @@ int run(int argc, char** argv) {
   std::printf("targets:");
   for (const char* const target : targets()) std::printf(" %s", target);
   std::printf("; seed %llu\n", static_cast<unsigned long long>(seed));
-  Tally tally;
-  check_crc(seed, tally);
-  check_images(seed, tally);
-  return tally.report();
+  Checks checks;
+  check_crc(seed, checks);
+  check_images(seed, checks);
+  return checks.report();
 }
 
 }  // namespace

@@ -17,14 +17,14 @@ int run(int argc, char** argv) {
   std::printf("targets:");
   for (const char* const target : targets()) std::printf(" %s", target);
   std::printf("; seed %llu, %u cases\n", static_cast<unsigned long long>(seed), cases);
-  Tally tally;
+  Checks checks;
   Digest digest;
-  check_resample(seed, cases, tally, digest);
-  check_finish(seed, cases, tally, digest);
-  check_colors(seed, cases, tally, digest);
-  check_place(seed, cases, tally);
+  check_resample(seed, cases, checks, digest);
+  check_finish(seed, cases, checks, digest);
+  check_colors(seed, cases, checks, digest);
+  check_place(seed, cases, checks);
   std::printf("digest %016llx\n", static_cast<unsigned long long>(digest.value));
-  return tally.report();
+  return checks.report();
 }
 
 }  // namespace

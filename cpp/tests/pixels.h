@@ -9,7 +9,7 @@
 
 #include "headrace/targets.h"
 #include "images.h"
-#include "tally.h"
+#include "checks.h"
 #include "transform/rows.h"
 
 namespace headrace::tests {
@@ -21,10 +21,10 @@ struct Digest {
   void add(std::uint8_t byte) { value = (value ^ byte) * 0x100000001B3U; }
 };
 
-void check_resample(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest);
-void check_finish(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest);
-void check_colors(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest);
-void check_place(std::uint64_t seed, unsigned cases, Tally& tally);
+void check_resample(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
+void check_finish(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
+void check_colors(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
+void check_place(std::uint64_t seed, unsigned cases, Checks& checks);
 
 inline PixelType type_of(const Kind& kind) { return {kind.channels, kind.depth, kind.is_signed}; }
 inline double least_of(const Kind& kind) { return kind.is_signed ? -32768 : 0; }

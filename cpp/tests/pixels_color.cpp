@@ -100,12 +100,12 @@ double farthest(const Image& image, const Reference& reference, const Guarded& o
   return most;
 }
 
-void check_refusals(Tally& tally) {
+void check_refusals(Checks& checks) {
   for (const ColorKind kind : {ColorKind::saturation, ColorKind::hue, ColorKind::grayscale}) {
     std::array<std::uint8_t, 5> pixel = {1, 2, 3, 4, 5};
     Picture picture{pixel.data(), 5, 1, 1, {5, 8, false}};
     const ColorStep step{kind, 1};
-    tally.expect(apply_colors({&step, 1}, picture).code == Code::bad_argument, "a colour step on 5 channels");
+    checks.expect(apply_colors({&step, 1}, picture).code == Code::bad_argument, "a colour step on 5 channels");
   }
 }
 
@@ -138,7 +138,7 @@ Axis random_axis(Random& random, bool bordered) {
 
 }  // namespace
 
-void check_colors(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest) {
+void check_colors(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest) {
   Random random(seed + 2);
   for (unsigned i = 0; i < cases; ++i) {
     const Kind kind = random_kind(random);
@@ -164,18 +164,19 @@ void check_colors(std::uint64_t seed, unsigned cases, Tally& tally, Digest& dige
     PixelType type;
     bool ok = false;
     const Guarded expected = colored_on(targets()[0], image, steps, type, ok);
-    if (!tally.expect(ok && expected.intact() && type.channels == channels, what + " fail")) continue;
+    if (!checks.expect(ok && expected.intact() && type.channels == channels, what + " fail")) continue;
     expected.add_to(digest);
     // The final rounding and the errors of float32, which hue and a mean close to a half may enlarge.
     const double distance = farthest(image, reference, expected, type);
-    tally.expect(distance <= (kind.depth == 8 ? 0.51 : 0.8), what + " are " + std::to_string(distance) + " levels off");
+    checks.expect(distance <= (kind.depth == 8 ? 0.51 : 0.8),
+                  what + " are " + std::to_string(distance) + " levels off");
     for (const char* const target : targets())
-      tally.expect(colored_on(target, image, steps, type, ok) == expected, what + " on " + target + " differ");
+      checks.expect(colored_on(target, image, steps, type, ok) == expected, what + " on " + target + " differ");
   }
-  check_refusals(tally);
+  check_refusals(checks);
 }
 
-void check_place(std::uint64_t seed, unsigned cases, Tally& tally) {
+void check_place(std::uint64_t seed, unsigned cases, Checks& checks) {
   Random random(seed + 3);
   for (unsigned i = 0; i < cases; ++i) {
     const Kind kind = random_kind(random);
@@ -207,8 +208,8 @@ void check_place(std::uint64_t seed, unsigned cases, Tally& tally) {
                                                                           walked(from_x, columns.resized, border), c));
         }
       }
-    tally.expect(same, "border " + std::to_string(static_cast<int>(border)) + " around " + name_of(kind) + ", " +
-                           size_of(rows.resized, columns.resized) + " on " + size_of(rows.canvas, columns.canvas));
+    checks.expect(same, "border " + std::to_string(static_cast<int>(border)) + " around " + name_of(kind) + ", " +
+                            size_of(rows.resized, columns.resized) + " on " + size_of(rows.canvas, columns.canvas));
   }
 }
 

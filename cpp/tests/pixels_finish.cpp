@@ -63,7 +63,7 @@ Guarded reference(const Image& image, const Finish& finish, bool flip_rows, bool
 
 }  // namespace
 
-void check_finish(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest) {
+void check_finish(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest) {
   constexpr std::array names = {"uint8", "uint16", "int16", "float16", "float32"};
   Random random(seed + 1);
   for (unsigned i = 0; i < cases; ++i) {
@@ -96,7 +96,7 @@ void check_finish(std::uint64_t seed, unsigned cases, Tally& tally, Digest& dige
         finish_rows(
             {&finish, type_of(kind), rows, begin, image.height, image.width, flip_rows, flip_columns, out.first()});
       }
-      tally.expect(out == expected, what + target + " differs from the definition");
+      checks.expect(out == expected, what + target + " differs from the definition");
       if (target == targets()[0]) out.add_to(digest);
     }
   }

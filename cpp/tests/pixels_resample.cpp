@@ -107,29 +107,29 @@ Guarded resample_on(const char* target, const Image& image, const Resample& job,
   return out;
 }
 
-void check_job(const Image& image, const Resample& job, Random& random, Tally& tally, Digest& digest) {
+void check_job(const Image& image, const Resample& job, Random& random, Checks& checks, Digest& digest) {
   constexpr std::array names = {"nearest ", "area ", "bilinear ", "bicubic "};
   const std::string what = names[static_cast<std::size_t>(job.filter)] + name_of(image.kind) + ", " +
                            size_of(job.height, job.width) + " to " + size_of(job.resized_height, job.resized_width) +
                            (job.antialias ? " " : " without antialias ");
   const Region need = needed_region(job);
-  if (!tally.expect(need.height > 0 && need.width > 0 && need.top + need.height <= job.height &&
-                        need.left + need.width <= job.width,
-                    what + "needs what the image does not have"))
+  if (!checks.expect(need.height > 0 && need.width > 0 && need.top + need.height <= job.height &&
+                         need.left + need.width <= job.width,
+                     what + "needs what the image does not have"))
     return;
   const std::uint32_t few = 1 + random.below(4), more = 1 + random.below(64);  // rows that come at a time
   Workspace workspace;
   bool ok = false;
   const Guarded expected = resample_on(targets()[0], image, job, few, workspace, ok);
-  if (!tally.expect(ok && expected.intact(), what + "fails or writes beyond its output")) return;
+  if (!checks.expect(ok && expected.intact(), what + "fails or writes beyond its output")) return;
   expected.add_to(digest);
   // A final rounding; weights of 14 bits and 6 bits between the passes, or the errors of float32.
   const double tolerance = job.filter == Filter::nearest ? 0 : image.kind.depth == 8 ? 0.7 : 0.6;
   const double distance = farthest(image, job, expected);
-  tally.expect(distance <= tolerance, what + "is " + std::to_string(distance) + " levels off");
+  checks.expect(distance <= tolerance, what + "is " + std::to_string(distance) + " levels off");
   for (const char* const target : targets()) {
     const Guarded out = resample_on(target, image, job, more, workspace, ok);
-    tally.expect(ok && out == expected, what + target + " differs from " + targets()[0]);
+    checks.expect(ok && out == expected, what + target + " differs from " + targets()[0]);
   }
 }
 
@@ -138,19 +138,19 @@ class Broken final : public RowSource {
   Status next(std::uint32_t, Rows&) noexcept override { return {Code::corrupt, "broken"}; }
 };
 
-void check_failures(Tally& tally) {
+void check_failures(Checks& checks) {
   Workspace workspace;
   std::uint8_t out[64];
   Broken source;
   for (const Filter filter : {Filter::nearest, Filter::area, Filter::bilinear, Filter::bicubic}) {
     const Resample job{{1, 8, false}, 9, 9, 8, 8, {0, 0, 8, 8}, filter, true};
-    tally.expect(resample(job, source, out, 8, workspace).code == Code::corrupt, "a source's error is lost");
+    checks.expect(resample(job, source, out, 8, workspace).code == Code::corrupt, "a source's error is lost");
   }
 }
 
 }  // namespace
 
-void check_resample(std::uint64_t seed, unsigned cases, Tally& tally, Digest& digest) {
+void check_resample(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest) {
   Random random(seed);
   for (unsigned i = 0; i < cases; ++i) {
     const Kind kind = random_kind(random);
@@ -171,19 +171,19 @@ void check_resample(std::uint64_t seed, unsigned cases, Tally& tally, Digest& di
       job.window.height = 1 + random.below(job.resized_height - job.window.top);
       job.window.width = 1 + random.below(job.resized_width - job.window.left);
     }
-    check_job(random_image(job.height, job.width, kind, random), job, random, tally, digest);
+    check_job(random_image(job.height, job.width, kind, random), job, random, checks, digest);
   }
   // More taps than integer weights are good for, and the widest image that there is.
   for (const Filter filter : {Filter::area, Filter::bilinear, Filter::bicubic, Filter::nearest})
     for (const Kind kind : {Kind{3, 8, false}, Kind{1, 16, true}}) {
       const Resample tall{type_of(kind), 3000, 5, 2, 4, {0, 0, 2, 4}, filter, true};
-      check_job(random_image(3000, 5, kind, random), tall, random, tally, digest);
+      check_job(random_image(3000, 5, kind, random), tall, random, checks, digest);
       const Resample wide{type_of(kind), 2, 65535, 3, 7, {1, 2, 2, 4}, filter, true};
-      check_job(random_image(2, 65535, kind, random), wide, random, tally, digest);
+      check_job(random_image(2, 65535, kind, random), wide, random, checks, digest);
       const Resample wider{type_of(kind), 1, 3, 2, 65535, {0, 65000, 2, 535}, filter, true};
-      check_job(random_image(1, 3, kind, random), wider, random, tally, digest);
+      check_job(random_image(1, 3, kind, random), wider, random, checks, digest);
     }
-  check_failures(tally);
+  check_failures(checks);
 }
 
 }  // namespace headrace::tests

@@ -11,7 +11,7 @@
 
 #include "images.h"
 #include "plain_operations.h"
-#include "tally.h"
+#include "checks.h"
 #include "transform/draws.h"
 
 namespace headrace::tests {
@@ -21,18 +21,18 @@ namespace {
 constexpr std::uint64_t kDigest = 0x8B19C1DB10830A9A;
 
 // The known answers that come with Random123, for counters and keys of zeros, of ones, and of digits of pi.
-void check_draws(Tally& tally) {
+void check_draws(Checks& checks) {
   using Words = std::array<std::uint32_t, 4>;
-  tally.expect(draw({}, 0, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, "Philox of zeros");
-  tally.expect(draw({~0ULL, ~0U, 0xffffffffffff, 0xffff}, 0xffff, 0xffff) ==
-                   Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-               "Philox of ones");
-  tally.expect(draw({0x299f31d0a4093822, 0x13198a2e, 0x08d3243f6a88, 0x85a3}, 0x0370, 0x7344) ==
-                   Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
-               "Philox of pi");
+  checks.expect(draw({}, 0, 0) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, "Philox of zeros");
+  checks.expect(draw({~0ULL, ~0U, 0xffffffffffff, 0xffff}, 0xffff, 0xffff) ==
+                    Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+                "Philox of ones");
+  checks.expect(draw({0x299f31d0a4093822, 0x13198a2e, 0x08d3243f6a88, 0x85a3}, 0x0370, 0x7344) ==
+                    Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+                "Philox of pi");
 }
 
-void check_functions(Random& random, Tally& tally) {
+void check_functions(Random& random, Checks& checks) {
   double worst_log = 0, worst_exp = 0;
   for (int k = 0; k < 200000; ++k) {
     const double x = std::ldexp(1 + random.below(1U << 31) * 0x1p-31, static_cast<int>(random.below(41)) - 20);
@@ -42,11 +42,11 @@ void check_functions(Random& random, Tally& tally) {
     const long double exp = std::exp(static_cast<long double>(y));
     worst_exp = std::max(worst_exp, static_cast<double>(std::fabs((exponential(y) - exp) / exp)));
   }
-  tally.expect(worst_log < 1e-15, "logarithm is off by " + std::to_string(worst_log * 1e16) + "e-16");
-  tally.expect(worst_exp < 1e-15, "exponential is off by " + std::to_string(worst_exp * 1e16) + "e-16");
-  tally.expect(logarithm(1) == 0 && exponential(0) == 1, "log 1 and exp 0");
+  checks.expect(worst_log < 1e-15, "logarithm is off by " + std::to_string(worst_log * 1e16) + "e-16");
+  checks.expect(worst_exp < 1e-15, "exponential is off by " + std::to_string(worst_exp * 1e16) + "e-16");
+  checks.expect(logarithm(1) == 0 && exponential(0) == 1, "log 1 and exp 0");
   for (const double x : {0.0, 0.49, 0.5, 0.51, 1.5, 2.5, 3.5, 4.0, 1e9 + 0.5})
-    tally.expect(round_half_even(x) == std::nearbyint(x), "rounding of " + std::to_string(x));
+    checks.expect(round_half_even(x) == std::nearbyint(x), "rounding of " + std::to_string(x));
 }
 
 double one_of(Random& random, std::initializer_list<double> values) {
@@ -105,7 +105,7 @@ bool invariants_hold(const Program& program, std::uint32_t height, std::uint32_t
   return program.pass_count >= 1 && program.pass_count <= kMaxPasses;
 }
 
-void check_composition(Random& random, Tally& tally) {
+void check_composition(Random& random, Checks& checks) {
   unsigned done = 0, refused = 0, passes = 0, operations = 0;
   for (int round = 0; round < 60000; ++round) {
     const std::uint32_t height = 1 + random.below(20), width = 1 + random.below(20);
@@ -113,27 +113,27 @@ void check_composition(Random& random, Tally& tally) {
     for (Op& op : ops) op = random_op(random);
     const DrawKey key = random_key(random);
     const std::string what = "round " + std::to_string(round);
-    if (!tally.expect(static_cast<bool>(check_ops(ops)), what + ": operations are refused")) continue;
+    if (!checks.expect(static_cast<bool>(check_ops(ops)), what + ": operations are refused")) continue;
 
     Plain expected = make_plain(height, width);
     const bool possible = apply_operations(ops, key, expected);
     Program program;
     const bool made = static_cast<bool>(make_program(ops, height, width, key, program));
-    tally.expect(made == possible, what + (possible ? ": no program" : ": a crop larger than the image"));
+    checks.expect(made == possible, what + (possible ? ": no program" : ": a crop larger than the image"));
     refused += !made;
     if (!made || !possible) continue;
     ++done;
     passes += program.pass_count;
     operations += static_cast<unsigned>(ops.size());
-    tally.expect(invariants_hold(program, height, width), what + ": an invariant does not hold");
-    tally.expect(apply_program(program, make_plain(height, width)) == expected, what + ": another picture");
+    checks.expect(invariants_hold(program, height, width), what + ": an invariant does not hold");
+    checks.expect(apply_program(program, make_plain(height, width)) == expected, what + ": another picture");
   }
   std::printf("%u lists, %.2f operations and %.2f passes each; %u refused\n", done, operations * 1.0 / done,
               passes * 1.0 / done, refused);
 }
 
 // How few passes the lists of everyday take: what the speed of the loader rests on.
-void check_passes(Tally& tally) {
+void check_passes(Checks& checks) {
   const Op crop{OpKind::random_resized_crop, {224, 224, 0.08, 1, 3.0 / 4, 4.0 / 3, 2, 1}},
       flip{OpKind::horizontal_flip, {0.5}}, jitter{OpKind::color_jitter, {0.6, 1.4, 0.6, 1.4, 0.6, 1.4, -0.1, 0.1}},
       gray{OpKind::grayscale, {0.2, 3}}, resize{OpKind::resize, {0, 256, 0, 2, 1}},
@@ -148,15 +148,15 @@ void check_passes(Tally& tally) {
     }
     return most;
   };
-  tally.expect(passes({}, 480, 640) == 1, "nothing takes one pass");
-  tally.expect(passes({crop, flip, jitter, gray}, 480, 640) == 1, "training takes one pass");
-  tally.expect(passes({flip, crop, jitter}, 480, 640) == 1, "a flip before takes one pass");
-  tally.expect(passes({resize, center}, 480, 640) == 1, "evaluation takes one pass");
-  tally.expect(passes({pad, part, flip}, 32, 32) == 1, "small images take one pass");
-  tally.expect(passes({jitter, crop}, 480, 640) == 2, "colours before a crop take two passes");
+  checks.expect(passes({}, 480, 640) == 1, "nothing takes one pass");
+  checks.expect(passes({crop, flip, jitter, gray}, 480, 640) == 1, "training takes one pass");
+  checks.expect(passes({flip, crop, jitter}, 480, 640) == 1, "a flip before takes one pass");
+  checks.expect(passes({resize, center}, 480, 640) == 1, "evaluation takes one pass");
+  checks.expect(passes({pad, part, flip}, 32, 32) == 1, "small images take one pass");
+  checks.expect(passes({jitter, crop}, 480, 640) == 2, "colours before a crop take two passes");
 }
 
-void check_refusals(Tally& tally) {
+void check_refusals(Checks& checks) {
   const double nan = std::nan("");
   const Op wrong[] = {{OpKind::resize, {1, 0, 5, 2, 1}},
                       {OpKind::resize, {2, 5, 5, 2, 1}},
@@ -178,26 +178,26 @@ void check_refusals(Tally& tally) {
                       {OpKind::random_resized_crop, {5, 5, 0.1, 1, 0, 1, 2, 1}},
                       {static_cast<OpKind>(9), {}}};
   for (const Op& op : wrong)
-    tally.expect(check_ops(std::span(&op, 1)).code == Code::bad_argument,
-                 "wrong parameters of operation " + std::to_string(static_cast<int>(op.kind)));
+    checks.expect(check_ops(std::span(&op, 1)).code == Code::bad_argument,
+                  "wrong parameters of operation " + std::to_string(static_cast<int>(op.kind)));
   const std::vector<Op> many(kMaxOps + 1, Op{OpKind::horizontal_flip, {0.5}});
-  tally.expect(!check_ops(many) && check_ops(std::span(many).first(kMaxOps)), "33 operations");
+  checks.expect(!check_ops(many) && check_ops(std::span(many).first(kMaxOps)), "33 operations");
 
   Program program;
-  tally.expect(!make_program({}, 0, 5, {}, program) && !make_program({}, 5, 1U << 24, {}, program), "sizes");
+  checks.expect(!make_program({}, 0, 5, {}, program) && !make_program({}, 5, 1U << 24, {}, program), "sizes");
   std::vector<Op> alternating;
   for (int k = 0; k < 16; ++k) {
     alternating.push_back({OpKind::pad, {1, 1, 1, 1, 0, 0}});
     alternating.push_back({OpKind::grayscale, {1, 3}});
   }
-  tally.expect(static_cast<bool>(make_program(alternating, 5, 5, {}, program)) && program.pass_count == kMaxPasses,
-               "16 passes");
+  checks.expect(static_cast<bool>(make_program(alternating, 5, 5, {}, program)) && program.pass_count == kMaxPasses,
+                "16 passes");
   alternating.back() = {OpKind::pad, {1, 1, 1, 1, 1, 0}};
   alternating[30] = {OpKind::pad, {1, 1, 1, 1, 2, 0}};
-  tally.expect(make_program(alternating, 5, 5, {}, program).code == Code::bad_argument, "17 passes");
+  checks.expect(make_program(alternating, 5, 5, {}, program).code == Code::bad_argument, "17 passes");
 }
 
-void check_digest(Tally& tally) {
+void check_digest(Checks& checks) {
   std::uint64_t digest = 0xCBF29CE484222325U;
   const auto add = [&digest](auto... values) {
     ((digest = (digest ^ static_cast<std::uint64_t>(values)) * 0x100000001B3U), ...);
@@ -219,19 +219,19 @@ void check_digest(Tally& tally) {
   }
   char found[80];
   std::snprintf(found, sizeof found, "programs have the digest 0x%016llX", static_cast<unsigned long long>(digest));
-  tally.expect(digest == kDigest, found);
+  checks.expect(digest == kDigest, found);
 }
 
 int run(int argc, char** argv) {
   Random random(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1);
-  Tally tally;
-  check_draws(tally);
-  check_functions(random, tally);
-  check_composition(random, tally);
-  check_passes(tally);
-  check_refusals(tally);
-  check_digest(tally);
-  return tally.report();
+  Checks checks;
+  check_draws(checks);
+  check_functions(random, checks);
+  check_composition(random, checks);
+  check_passes(checks);
+  check_refusals(checks);
+  check_digest(checks);
+  return checks.report();
 }
 
 }  // namespace

@@ -144,15 +144,15 @@ std::vector<Stored> make_stored(std::uint64_t seed) {
   return stored;
 }
 
-Decoder::Wish wish_of(const Transform& transform, const Rendition& row) noexcept {
+DecodeOptions options_of(const Transform& transform, const Rendition& row) noexcept {
   return {transform.color, row.shape.has_color, transform.max_pixels, transform.approximate_jpeg, &row.checksum};
 }
 
-Status decode_raw(Bytes file, const Decoder::Wish& wish, Decoded& decoded) {
+Status decode_raw(Bytes file, const DecodeOptions& options, Decoded& decoded) {
   MemoryBytes bytes(file);
   Workspace workspace;
   Decoder decoder(workspace);
-  if (Status s = decoder.open(Format::raw, bytes, wish, decoded.shape); !s) return s;
+  if (Status s = decoder.open(Format::raw, bytes, options, decoded.shape); !s) return s;
   RowSource* source = nullptr;
   if (Status s = decoder.start({0, 0, decoded.shape.height, decoded.shape.width}, source); !s) return s;
   const std::size_t row_bytes = std::size_t{decoded.shape.width} * decoded.shape.type.pixel_bytes();

@@ -15,7 +15,7 @@ namespace headrace::tests {
 
 using File = std::vector<std::uint8_t>;
 
-// An encoded image. A file of a foreign format (png, webp) holds what a raw file would: `decode_raw` stands in for the
+// An encoded image. A file of a external format (png, webp) holds what a raw file would: `decode_raw` stands in for the
 // decoders that the core does not have.
 struct Stored {
   Format format;
@@ -47,10 +47,10 @@ struct Decoded {
 };
 
 // What a decoder is asked for where an index row claims this and a transform wants that.
-Decoder::Wish wish_of(const Transform& transform, const Rendition& row) noexcept;
+DecodeOptions options_of(const Transform& transform, const Rendition& row) noexcept;
 
-// What a foreign decoder gives: channels as the transform's colour asks.
-Status decode_raw(Bytes file, const Decoder::Wish& wish, Decoded& decoded);
+// What a external decoder gives: channels as the transform's colour asks.
+Status decode_raw(Bytes file, const DecodeOptions& options, Decoded& decoded);
 
 // A temporary file with images back to back, each at a multiple of 64; removed at the end.
 class ShardFile {

@@ -14,7 +14,7 @@
 
 #include "loading/engine.h"
 #include "stored.h"
-#include "tally.h"
+#include "checks.h"
 
 namespace headrace::tests {
 namespace {
@@ -32,7 +32,7 @@ struct World {
   }
 };
 
-std::atomic<std::uint64_t> batches{0}, samples{0}, failures{0}, cancelled{0}, foreign_images{0};
+std::atomic<std::uint64_t> batches{0}, samples{0}, failures{0}, cancelled{0}, external_images{0};
 std::atomic<bool> all_ended{true}, all_within{true};
 
 // Mostly true rows, some of several renditions, some that lie.
@@ -93,17 +93,16 @@ void submit(Engine& engine, const World& world, std::uint64_t seed) {
 void decode(Engine& engine, std::uint64_t seed) {
   Random random(seed);
   while (!engine.closed()) {
-    const auto foreign = engine.next_foreign(0.02);
-    if (!foreign || foreign->ended()) continue;
-    ++foreign_images;
+    const auto image = engine.next_external(0.02);
+    if (!image || image->ended()) continue;
+    ++external_images;
     if (random.below(8) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(random.below(5)));
     Decoded decoded;
     if (random.below(16) == 0) continue;  // dropped
-    if (random.below(16) != 0 &&
-        decode_raw(foreign->data(), wish_of(foreign->transform(), foreign->rendition()), decoded))
-      foreign->finish(decoded.picture());
+    if (random.below(16) != 0 && decode_raw(image->data(), options_of(image->transform(), image->rendition()), decoded))
+      image->finish(decoded.picture());
     else
-      foreign->fail("CorruptImage", "it does not decode");
+      image->fail("CorruptImage", "it does not decode");
   }
 }
 
@@ -143,12 +142,12 @@ int run(double seconds, std::uint64_t seed) {
   std::printf("%u engines, %llu batches, %llu samples, %llu failures, %llu cancelled, %llu decoded elsewhere\n",
               engines, static_cast<unsigned long long>(batches), static_cast<unsigned long long>(samples),
               static_cast<unsigned long long>(failures), static_cast<unsigned long long>(cancelled),
-              static_cast<unsigned long long>(foreign_images));
-  Tally tally;
-  tally.expect(all_ended, "every batch ends");
-  tally.expect(all_within, "samples lie within their batch's memory");
-  tally.expect(batches > 0 && foreign_images > 0, "there was something to do");
-  return tally.report();
+              static_cast<unsigned long long>(external_images));
+  Checks checks;
+  checks.expect(all_ended, "every batch ends");
+  checks.expect(all_within, "samples lie within their batch's memory");
+  checks.expect(batches > 0 && external_images > 0, "there was something to do");
+  return checks.report();
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ def test_a_batch_that_memory_cannot_hold_fails_sample_by_sample(fast: Path) -> N
         batch = source.submit(np.arange(12), 0)
         while not batch.wait(1):
             pass
-        kinds = [kind for _, _, kind, _ in batch.failures()]
+        kinds = [kind for _, _, _, kind, _ in batch.failures()]
         fit = source.max_batch_bytes // (32000 * 32000 * 64)
         assert kinds == ["CorruptImage"] * min(fit, 12) + ["ImageTooLarge"] * (12 - min(fit, 12))
 

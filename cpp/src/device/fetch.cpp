@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
 #include "workers.h"
+#include "thread_safety.h"
 
 namespace headrace::device {
 namespace {
@@ -69,7 +69,7 @@ class Fetch {
   }
 
   void fail(std::size_t column, Status status) noexcept {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failed_.status || column < failed_.column) failed_ = {status, column, 0};
   }
   const Fetched& failed() const noexcept { return failed_; }
@@ -111,7 +111,7 @@ class Fetch {
       fail(column, {Code::unreadable, "the file ends too early, or cannot be read", begin});
       return column;
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     own.bytes_read += upto - begin;
     return next;
   }
@@ -139,7 +139,7 @@ class Fetch {
   std::span<Stored> images_;
   const Table tiles_;
   std::span<std::uint8_t> payload_;
-  std::mutex mutex_;
+  Mutex mutex_;
   Fetched failed_;
 };
 
@@ -153,11 +153,11 @@ double thread_seconds() noexcept {
 // seconds of those that are not the caller's.
 template <class Next, class Work>
 double spread(std::size_t n, unsigned threads, const Next& next, const Work& work) noexcept {
-  std::mutex mutex;
+  Mutex mutex;
   std::size_t at = 0;
   double seconds = 0;
   const auto take = [&](std::size_t& begin, std::size_t& end) {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const MutexLock lock(mutex);
     begin = at;
     end = at = at < n ? next(at) : n;
     return begin < end;
@@ -165,7 +165,7 @@ double spread(std::size_t n, unsigned threads, const Next& next, const Work& wor
   run_workers(std::clamp(threads, 1U, 256U), [&](unsigned number) {
     for (std::size_t begin, end; take(begin, end);) work(begin, end);
     if (number == 0) return;
-    const std::lock_guard<std::mutex> lock(mutex);
+    const MutexLock lock(mutex);
     seconds += thread_seconds();
   });
   return seconds;

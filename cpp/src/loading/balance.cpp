@@ -8,76 +8,76 @@ namespace headrace {
 namespace {
 
 constexpr double kMeasureSeconds = 0.05;
-constexpr double kNewest = 0.4;  // the weight of the last measure
-// Storage that nobody has had to wait for during this time may be faster than it was.
-constexpr std::chrono::milliseconds kForget(100);
-constexpr double kFaster = 1.5;
-// Storage comes first: what it still holds back cannot be computed. So its queue is kept half as long as the
-// cores', as if it were slower by this.
-constexpr double kFirst = 2.0;
+constexpr double kNewWeight = 0.4;  // of the latest measurement in the moving average
+// If no thread has waited for storage for this long, it may have become faster: raise the estimate of its rate.
+constexpr std::chrono::milliseconds kRaiseAfter(100);
+constexpr double kRaiseFactor = 1.5;
+// Cores cannot compute what storage has not delivered. So the queue of storage is kept half as long as that of the
+// cores, as if storage were slower by this factor.
+constexpr double kStorageWeight = 2.0;
 
 }  // namespace
 
-Share& Share::operator=(Share&& other) noexcept {
+LoadReservation& LoadReservation::operator=(LoadReservation&& other) noexcept {
   if (this != &other) {
     end();
-    balance_ = std::exchange(other.balance_, nullptr);
-    left_ = other.left_;
+    balancer_ = std::exchange(other.balancer_, nullptr);
+    remaining_ = other.remaining_;
   }
   return *this;
 }
 
-void Share::read(std::uint64_t bytes) noexcept {
-  if (!balance_) return;
-  const double n = std::min(left_.bytes, static_cast<double>(bytes));
-  left_.bytes -= n;
-  balance_->take_off({n, 0});
+void LoadReservation::subtract_read(std::uint64_t bytes) noexcept {
+  if (!balancer_) return;
+  const double n = std::min(remaining_.bytes, static_cast<double>(bytes));
+  remaining_.bytes -= n;
+  balancer_->subtract({n, 0});
 }
 
-void Share::end() noexcept {
-  if (balance_) balance_->take_off(left_);
-  balance_ = nullptr;
+void LoadReservation::end() noexcept {
+  if (balancer_) balancer_->subtract(remaining_);
+  balancer_ = nullptr;
 }
 
-std::size_t Balance::choose(std::span<const Load> loads, Share& share) noexcept {
-  share.end();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (rate_ > 0 && !waits_ && Clock::now() - since_ > kForget) {
-    rate_ *= kFaster;
+std::size_t LoadBalancer::choose(std::span<const Load> loads, LoadReservation& reservation) noexcept {
+  reservation.end();
+  const MutexLock lock(mutex_);
+  if (rate_ > 0 && !waits_ && Clock::now() - since_ > kRaiseAfter) {
+    rate_ *= kRaiseFactor;
     since_ = Clock::now();
   }
   std::size_t best = 0;
   std::pair<double, double> least;
   for (std::size_t k = 0; k < loads.size(); ++k) {
-    const double read = rate_ > 0 ? kFirst * (all_.bytes + loads[k].bytes) / rate_ : 0;
-    const double computed = (all_.seconds + loads[k].seconds) / cores_;
-    // Where one of them decides alone, the other is not wasted.
+    const double read = rate_ > 0 ? kStorageWeight * (total_.bytes + loads[k].bytes) / rate_ : 0;
+    const double computed = (total_.seconds + loads[k].seconds) / cores_;
+    // If the later end is equal, prefer the smaller load on the other.
     const std::pair<double, double> end(std::max(read, computed), std::min(read, computed));
     if (k > 0 && end >= least) continue;
     least = end;
     best = k;
   }
-  all_.bytes += loads[best].bytes;
-  all_.seconds += loads[best].seconds;
-  share = Share(*this, loads[best]);
+  total_.bytes += loads[best].bytes;
+  total_.seconds += loads[best].seconds;
+  reservation = LoadReservation(*this, loads[best]);
   return best;
 }
 
-void Balance::take_off(const Load& load) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  all_.bytes = std::max(0.0, all_.bytes - load.bytes);
-  all_.seconds = std::max(0.0, all_.seconds - load.seconds);
+void LoadBalancer::subtract(const Load& load) noexcept {
+  const MutexLock lock(mutex_);
+  total_.bytes = std::max(0.0, total_.bytes - load.bytes);
+  total_.seconds = std::max(0.0, total_.seconds - load.seconds);
 }
 
-void Balance::storage_waits(bool waits, std::uint64_t bytes_read) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
+void LoadBalancer::storage_waits(bool waits, std::uint64_t bytes_read) noexcept {
+  const MutexLock lock(mutex_);
   if (waits_) measure(bytes_read);
   if (!waits_ && waits) bytes_since_ = bytes_read;
   if (waits_ != waits) since_ = Clock::now();
   waits_ = waits;
 }
 
-void Balance::measure(std::uint64_t bytes_read) noexcept {
+void LoadBalancer::measure(std::uint64_t bytes_read) noexcept {
   const auto now = Clock::now();
   seconds_ += std::chrono::duration<double>(now - since_).count();
   bytes_ += static_cast<double>(bytes_read - bytes_since_);
@@ -85,7 +85,7 @@ void Balance::measure(std::uint64_t bytes_read) noexcept {
   bytes_since_ = bytes_read;
   if (seconds_ < kMeasureSeconds || bytes_ == 0) return;
   const double rate = bytes_ / seconds_;
-  rate_ = rate_ == 0 ? rate : rate_ + kNewest * (rate - rate_);
+  rate_ = rate_ == 0 ? rate : rate_ + kNewWeight * (rate - rate_);
   seconds_ = bytes_ = 0;
 }
 

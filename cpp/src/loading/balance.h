@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rendition of an image to take, so that storage and cores are done at about the same time.
+// Chooses the rendition of an image so that storage and cores finish at about the same time.
 //
-// Each image that was begun is a load on both: bytes that are still to be read, and time that it will keep a core. A
-// new one is taken from the rendition with which the later of the two would be done first. So neither runs dry while
-// the other has a queue, if a choice can prevent it; and to keep both busy is the best that any mix can do. Loads are
-// estimates. Where they are wrong, as after storage has become slower, its queue grows, and the choices follow at once.
+// Each image in progress is a load on both: bytes that are still to be read, and time that it will take on a core. A
+// new image uses the rendition with which the later of the two would finish first. So neither idles while the other has
+// a queue, if a choice can prevent it. Loads are estimates. If they are wrong, for example after storage became slower,
+// its queue grows and the following choices adapt.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <utility>
+
+#include "thread_safety.h"
 
 namespace headrace {
 
@@ -19,50 +20,52 @@ struct Load {
   double bytes = 0, seconds = 0;
 };
 
-class Balance;
+class LoadBalancer;
 
-// The load of one image, as long as it is one. Not for two threads at a time.
-class Share {
+// The load of one image, announced to the balancer until it ends. Used by one thread at a time.
+class LoadReservation {
  public:
-  Share() noexcept = default;
-  Share(Balance& balance, const Load& load) noexcept : balance_(&balance), left_(load) {}
-  ~Share() { end(); }
-  Share(Share&& other) noexcept { *this = std::move(other); }
-  Share& operator=(Share&& other) noexcept;
+  LoadReservation() noexcept = default;
+  LoadReservation(LoadBalancer& balancer, const Load& load) noexcept : balancer_(&balancer), remaining_(load) {}
+  ~LoadReservation() { end(); }
+  LoadReservation(LoadReservation&& other) noexcept { *this = std::move(other); }
+  LoadReservation& operator=(LoadReservation&& other) noexcept;
 
-  void read(std::uint64_t bytes) noexcept;
+  // These bytes no longer have to be read.
+  void subtract_read(std::uint64_t bytes) noexcept;
   void end() noexcept;
 
  private:
-  Balance* balance_ = nullptr;
-  Load left_;
+  LoadBalancer* balancer_ = nullptr;
+  Load remaining_;
 };
 
 // Any thread may call its methods.
-class Balance {
+class LoadBalancer {
  public:
-  explicit Balance(unsigned cores) noexcept : cores_(cores) {}
+  explicit LoadBalancer(unsigned cores) noexcept : cores_(cores) {}
 
-  // The number of the best of some loads, which becomes one from now on.
-  std::size_t choose(std::span<const Load> loads, Share& share) noexcept;
-  // Somebody waits for storage from now on, or nobody any more; `bytes_read` is what was read up to now in all.
-  void storage_waits(bool waits, std::uint64_t bytes_read) noexcept;
+  // Return the index of the best of some loads and reserve it.
+  std::size_t choose(std::span<const Load> loads, LoadReservation& reservation) noexcept EXCLUDES(mutex_);
+  // Whether any thread waits for storage from now on; `bytes_read` is the total so far.
+  void storage_waits(bool waits, std::uint64_t bytes_read) noexcept EXCLUDES(mutex_);
+  // Used by LoadReservation.
+  void subtract(const Load& load) noexcept EXCLUDES(mutex_);
 
  private:
-  friend class Share;
   using Clock = std::chrono::steady_clock;
 
-  void take_off(const Load& load) noexcept;
-  void measure(std::uint64_t bytes_read) noexcept;
+  void measure(std::uint64_t bytes_read) noexcept REQUIRES(mutex_);
 
   const double cores_;
-  std::mutex mutex_;
-  Load all_;
-  double rate_ = 0;  // bytes a second that storage gives while somebody waits for it; 0: nobody ever has
-  bool waits_ = false;
-  Clock::time_point since_;
-  std::uint64_t bytes_since_ = 0;
-  double seconds_ = 0, bytes_ = 0;  // of waits that were too short to be measured alone
+  Mutex mutex_;
+  Load total_ GUARDED_BY(mutex_);
+  double rate_ GUARDED_BY(mutex_) = 0;  // bytes per second that storage delivers while threads wait; 0 is unknown
+  bool waits_ GUARDED_BY(mutex_) = false;
+  Clock::time_point since_ GUARDED_BY(mutex_);
+  std::uint64_t bytes_since_ GUARDED_BY(mutex_) = 0;
+  // Of waits that were too short to be measured one by one.
+  double seconds_ GUARDED_BY(mutex_) = 0, bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

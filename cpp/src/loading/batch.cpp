@@ -5,12 +5,12 @@
 #include <chrono>
 #include <new>
 
-#include "loading/ledger.h"
+#include "loading/costs.h"
 
 namespace headrace {
 namespace {
 
-// Samples of differing shape begin on cache lines. Outputs have less than 2^57 bytes (OutputShape), so nothing wraps.
+// Samples of different shapes start on cache lines. An output has less than 2^57 bytes (OutputShape): no overflow.
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t aligned(std::uint64_t n_bytes) noexcept {
   return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -18,13 +18,13 @@ constexpr std::uint64_t aligned(std::uint64_t n_bytes) noexcept {
 
 constexpr std::uint32_t kMaxStoredSide = 65535;
 
-// What is wrong with a claim, and the name of the error if it is not the one of the status.
-struct Flaw {
+// What is wrong with an index row, and the error class if it is not that of the status.
+struct RowError {
   Status status;
-  const char* kind = "";
+  const char* error_name = "";
 };
 
-Flaw flaw_of(const Rendition& r, std::uint32_t formats, std::uint64_t max_pixels) noexcept {
+RowError check_row(const Rendition& r, std::uint32_t formats, std::uint64_t max_pixels) noexcept {
   const auto code = static_cast<std::uint32_t>(r.format);
   if (code < 1 || code >= kFormats || r.shape.type.depth == 0)
     return {{Code::corrupt, "the index has a format or dtype code that this version does not know"},
@@ -34,24 +34,26 @@ Flaw flaw_of(const Rendition& r, std::uint32_t formats, std::uint64_t max_pixels
   const ImageShape& s = r.shape;
   if (s.height < 1 || s.width < 1 || s.height > kMaxStoredSide || s.width > kMaxStoredSide || s.type.channels < 1 ||
       s.type.channels > kMaxChannels)
-    return {{Code::corrupt, "the index claims a size that no image has: 1 to 65535 on a side, 1 to 64 channels"},
+    return {{Code::corrupt,
+             "an image must have 1 to 65535 rows and columns and 1 to 64 channels; the index claims another size"},
             "CorruptDataset"};
-  if (reads_whole(r.format) && std::uint64_t{s.height} * s.width > max_pixels) return {kTooManyPixels};
+  if (reads_entire_file(r.format) && std::uint64_t{s.height} * s.width > max_pixels) return {kTooManyPixels};
   return {};
 }
 
 }  // namespace
 
 bool Batch::wait_for(double seconds) noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
-  return done_.wait_for(lock, time, [this] { return remaining_ == 0; });
+  MutexLock lock(mutex_);
+  const auto timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (n_unfinished_ > 0)
+    if (done_.wait_until(lock.native(), deadline) == std::cv_status::timeout) return n_unfinished_ == 0;
+  return true;
 }
 
-void Batch::cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
-
 std::vector<Failure> Batch::failures() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Failure> sorted = failures_;
   std::sort(sorted.begin(), sorted.end(), [](const Failure& a, const Failure& b) {
     return a.position != b.position ? a.position < b.position : a.field < b.field;
@@ -59,27 +61,35 @@ std::vector<Failure> Batch::failures() const {
   return sorted;
 }
 
-void Batch::lay_out(Pool& pool, const BatchLimits& limits) {
-  outputs_.resize(requests_.size());
-  uniform_.assign(requests_.size(), false);
-  blocks_.resize(requests_.size());
+Batch::Batch(std::vector<FieldRequest> fields, std::vector<std::uint64_t> rows, std::uint64_t seed, std::uint32_t epoch,
+             Pool& pool, const BatchLimits& limits, BatchJobs& all_jobs)
+    : seed_(seed),
+      epoch_(epoch),
+      rows_(std::move(rows)),
+      requests_(std::move(fields)),
+      outputs_(requests_.size()),
+      uniform_(requests_.size(), false),
+      blocks_(requests_.size()) {
+  failures_.reserve(1);
   std::uint64_t n_bytes = 0;  // at most limits.n_bytes
   for (std::uint32_t f = 0; f < requests_.size(); ++f) {
-    outputs_[f].resize(samples_ * requests_[f].views);
+    outputs_[f].resize(rows_.size() * requests_[f].views);
     const std::vector<Job> jobs = make_jobs(f, limits, n_bytes);
     if (!place_outputs(f, jobs, limits.n_bytes, pool)) {
       for (const Job& job : jobs) fail(job, {Code::no_memory, "no memory for the images of the batch"});
       continue;
     }
     for (const Job& job : jobs) {
-      Jobs& kind = has_choice(job) ? open_ : core_decodes(rendition(job).format) ? core_ : foreign_;
-      kind.list.push_back(job);
+      JobList& kind = has_choice(job)                       ? all_jobs.either
+                      : core_decodes(rendition(job).format) ? all_jobs.core
+                                                            : all_jobs.external;
+      kind.jobs.push_back(job);
     }
   }
-  remaining_ = left();
+  n_unfinished_ = all_jobs.unclaimed();
 }
 
-std::vector<Batch::Job> Batch::make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes) {
+std::vector<Job> Batch::make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes) {
   const FieldRequest& request = requests_[f];
   std::vector<Job> jobs;
   jobs.reserve(outputs_[f].size());
@@ -95,7 +105,7 @@ std::vector<Batch::Job> Batch::make_jobs(std::uint32_t f, const BatchLimits& lim
            {Code::too_large, "the batch would take too much of the machine's memory: load smaller batches, or crop"});
     } else {
       n_bytes += aligned(shape.bytes());
-      output(job).shape = shape;
+      mutable_output(job).shape = shape;
       jobs.push_back(job);
     }
   }
@@ -104,21 +114,20 @@ std::vector<Batch::Job> Batch::make_jobs(std::uint32_t f, const BatchLimits& lim
 
 bool Batch::check_claims(Job& job, const BatchLimits& limits) {
   const std::size_t n = requests_[job.field].renditions.size();
-  Flaw first;
+  RowError first;
   for (std::size_t k = 0; k < n; ++k) {
     job.rendition = static_cast<std::uint8_t>(k);
-    const Flaw flaw = flaw_of(rendition(job), limits.formats, transform(job).max_pixels);
-    if (!flaw.status) job.failed |= static_cast<std::uint8_t>(1U << k);
-    if (k == 0) first = flaw;
+    const RowError error = check_row(rendition(job), limits.formats, transform(job).max_pixels);
+    if (!error.status) job.failed |= static_cast<std::uint8_t>(1U << k);
+    if (k == 0) first = error;
   }
   job.rendition = 0;
   if (first.status) return true;
-  // Renditions that are interchangeable stand in for one another.
-  if (job.failed != (1U << n) - 1 && has_choice(job)) {
+  if (has_usable_rendition(job)) {
     while (job.failed >> job.rendition & 1) ++job.rendition;
     return true;
   }
-  fail(job, first.status, first.kind, first.kind[0] == 0 ? "" : first.status.what);
+  fail(job, first.status, first.error_name, first.error_name[0] == 0 ? "" : first.status.what);
   return false;
 }
 
@@ -126,7 +135,7 @@ bool Batch::place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::ui
   if (jobs.empty()) return true;
   std::vector<Output>& outputs = outputs_[f];
   const OutputShape shape = output(jobs.front()).shape;
-  std::uint64_t total = 0;  // within the limit: make_jobs has added them up
+  std::uint64_t total = 0;  // within the limit, which make_jobs has checked
   bool uniform = shape.bytes() <= limit / outputs.size();
   for (const Job& job : jobs) {
     total += aligned(output(job).shape.bytes());
@@ -138,12 +147,12 @@ bool Batch::place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::ui
   std::uint8_t* at = blocks_[f]->data;
   if (!uniform) {
     for (const Job& job : jobs) {
-      output(job).data = at;
+      mutable_output(job).data = at;
       at += aligned(output(job).shape.bytes());
     }
     return true;
   }
-  // A failed sample leaves its place empty, so that the others stay where they would be.
+  // The place of a failed sample is filled with zeros, so that the others keep theirs.
   if (jobs.size() < outputs.size()) std::fill_n(at, outputs.size() * shape.bytes(), std::uint8_t{0});
   for (Output& each : outputs) {
     each = {shape, at};
@@ -162,21 +171,24 @@ bool Batch::has_choice(const Job& job) const noexcept {
   return renditions.size() > 1;
 }
 
-void Batch::end_job() noexcept { end_jobs(1); }
+bool Batch::has_usable_rendition(const Job& job) const noexcept {
+  const std::size_t n = requests_[job.field].renditions.size();
+  return n > 1 && job.failed != (1U << n) - 1 && has_choice(job);
+}
 
 void Batch::end_jobs(std::size_t n) noexcept {
   if (n == 0) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  remaining_ -= n;
-  if (remaining_ == 0) done_.notify_all();
+  const MutexLock lock(mutex_);
+  n_unfinished_ -= n;
+  if (n_unfinished_ == 0) done_.notify_all();
 }
 
-void Batch::fail(const Job& job, const Status& status, std::string kind, std::string message) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
+void Batch::fail(const Job& job, const Status& status, std::string error_name, std::string message) noexcept {
+  const MutexLock lock(mutex_);
   try {
-    failures_.push_back({job.position, job.field, job.rendition, status, std::move(message), std::move(kind)});
+    failures_.push_back({job.position, job.field, job.rendition, status, std::move(message), std::move(error_name)});
   } catch (const std::bad_alloc&) {
-    // Room for one was reserved when the batch was made, so at least one failure is always told.
+    // The constructor has reserved memory for one, so at least one failure is always reported.
   }
 }
 

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch under way: what was asked for, where it goes, and what became of it.
+// A batch in progress: the request, the memory of its outputs, and the failures of single samples.
+//
+// Ownership. The engine creates a batch and shares it with the consumer that waits for it and with each thread that has
+// one of its jobs. The consumer reads outputs once wait_for has returned true; until then each output is written by the
+// one thread that has its job. Outputs lie in a block of the engine's pool, which may outlive batch and engine.
+//
+// Locking. Everything but the failures and the number of unfinished jobs is constant after construction. Those two are
+// guarded by the batch's own mutex, which is a leaf: nothing else is locked while it is held.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "loading/pool.h"
 #include "loading/sample.h"
+#include "thread_safety.h"
 
 namespace headrace {
 
-// Where an image lies and what it is, as the index of the dataset claims. Nothing of it is trusted: lay_out checks what
-// shapes and memory follow from, Shards::check the place, and the decoder compares the rest with the file. A dtype that
-// is not known is a depth of 0.
+// One row of a dataset's index: where an image is stored and what it is. Nothing in it is trusted. Batch checks what
+// shapes and memory depend on, Shards::check the location, and the decoder compares the rest with the file. An unknown
+// dtype has depth 0.
 struct Rendition {
   std::uint32_t shard = 0;
   std::uint64_t offset = 0;
@@ -27,20 +34,20 @@ struct Rendition {
   ImageShape shape;
 };
 
-// One field of a batch: the renditions of each of its samples, at least one and at most eight. Those of a sample decode
-// to the same pixels, so that it does not matter which is taken.
+// One field of a batch. Each sample has 1 to kMaxRenditions renditions, which decode to the same pixels, so any of them
+// may be used.
 struct FieldRequest {
-  Transform transform;  // a copy: one that Python owns could only be let go of with the GIL, and workers let go
+  Transform transform;  // a copy: releasing one that Python owns needs the GIL, which worker threads do not hold
   std::uint16_t views = 1;
   std::vector<std::vector<Rendition>> renditions;  // [rendition][sample]
 };
 
-constexpr std::size_t kMostRenditions = 8;
+constexpr std::size_t kMaxRenditions = 8;
 
-// What every batch of an engine is held to.
+// Limits that apply to every batch of an engine.
 struct BatchLimits {
-  std::uint32_t formats = ~0U;                     // bit k: someone decodes the format of code k
-  std::uint64_t n_bytes = std::uint64_t{1} << 62;  // of all outputs of a batch; at most 2^62, so that sums do not wrap
+  std::uint32_t formats = ~0U;                     // bit k: the dataset has the format with code k
+  std::uint64_t n_bytes = std::uint64_t{1} << 62;  // of all outputs of a batch; at most 2^62, so sums do not overflow
 };
 
 struct Failure {
@@ -48,11 +55,38 @@ struct Failure {
   std::uint32_t field = 0;
   std::uint32_t rendition = 0;
   Status status;
-  std::string message;  // if not empty, it stands for status.what
-  std::string kind;     // likewise: the name of the error that someone else's decoder raised
+  std::string message;     // if not empty, replaces status.what
+  std::string error_name;  // if not empty, replaces the error class that status.code stands for
 };
 
-// A batch under way. Its owner waits for it, then takes its outputs. Dropping it gives up what was not begun.
+// One view of one field of one sample: read, decode, transform.
+struct Job {
+  std::uint32_t position;
+  std::uint16_t field;
+  std::uint16_t view;
+  std::uint8_t rendition = 0;
+  std::uint8_t failed = 0;  // bit k: rendition k is unusable
+};
+
+// Jobs of one kind, claimed from the front. Part of the scheduler's queue and guarded by its mutex.
+struct JobList {
+  std::vector<Job> jobs;
+  std::size_t n_claimed = 0, n_hinted = 0;
+
+  std::size_t unclaimed() const noexcept { return jobs.size() - n_claimed; }
+  // True if a smaller share of these has been claimed. Kinds are claimed in the proportion in which they occur.
+  bool behind(const JobList& other) const noexcept {
+    return n_claimed * other.jobs.size() < other.n_claimed * jobs.size();
+  }
+};
+
+// All jobs of a batch, by who decodes the image: the core, an external decoder, or whichever the engine chooses.
+struct BatchJobs {
+  JobList core, external, either;
+
+  std::size_t unclaimed() const noexcept { return core.unclaimed() + external.unclaimed() + either.unclaimed(); }
+};
+
 class Batch {
  public:
   struct Output {
@@ -60,80 +94,85 @@ class Batch {
     std::uint8_t* data = nullptr;
   };
 
-  // True when every job has ended, by success, failure or cancellation.
-  bool wait_for(double seconds) noexcept;
-  void cancel() noexcept;
-  bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+  // Check the request and allocate outputs. Samples that cannot be loaded fail here; `jobs` receives the rest, and each
+  // of them must be ended exactly once. Throws std::bad_alloc.
+  Batch(std::vector<FieldRequest> fields, std::vector<std::uint64_t> rows, std::uint64_t seed, std::uint32_t epoch,
+        Pool& pool, const BatchLimits& limits, BatchJobs& jobs);
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
 
-  std::size_t samples() const noexcept { return samples_; }
+  // For the consumer. Any thread may call these.
+
+  // True when every job has ended: by success, failure or cancellation.
+  bool wait_for(double seconds) noexcept EXCLUDES(mutex_);
+  // Skip jobs that have not begun.
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+  std::size_t samples() const noexcept { return rows_.size(); }
   std::size_t fields() const noexcept { return requests_.size(); }
   const FieldRequest& field(std::size_t f) const noexcept { return requests_[f]; }
-  // Of a field, views of a sample side by side. Those that lay_out failed have no data, unless the field is uniform.
+  // [sample * views + view]. Samples that failed on construction have no data, unless the field is uniform.
   const std::vector<Output>& outputs(std::size_t f) const noexcept { return outputs_[f]; }
-  // Do all samples of the field have one shape? Then they lie back to back from the first one's data.
+  // True if all samples of the field have the same shape. Then they are contiguous, from the first one's data.
   bool uniform(std::size_t f) const noexcept { return uniform_[f]; }
   const std::shared_ptr<Block>& block(std::size_t f) const noexcept { return blocks_[f]; }
-  std::vector<Failure> failures() const;
+  // Sorted by position, then field.
+  std::vector<Failure> failures() const EXCLUDES(mutex_);
 
- private:
-  friend class Engine;
-  friend class Foreign;
-  struct Job {
-    std::uint32_t position;
-    std::uint16_t field;
-    std::uint16_t view;
-    std::uint8_t rendition = 0;
-    std::uint8_t failed = 0;  // renditions that could not be decoded, a bit each
-  };
-  // Jobs of one kind, taken from the front. The counts are under the engine's mutex.
-  struct Jobs {
-    std::vector<Job> list;
-    std::size_t claimed = 0, hinted = 0;
+  // For threads that have one of the batch's jobs.
 
-    std::size_t left() const noexcept { return list.size() - claimed; }
-    // Are these less far than others? Kinds are taken in the proportion in which they occur.
-    bool behind(const Jobs& other) const noexcept { return claimed * other.list.size() < other.claimed * list.size(); }
-  };
-
-  // Check claims, then work out shapes and places. Samples that cannot be done fail here, and have no job.
-  void lay_out(Pool& pool, const BatchLimits& limits);
-  // The jobs of a field whose outputs have their shapes; `n_bytes` grows by what these need.
-  std::vector<Job> make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes);
-  // Check what the index claims of a job's image, in its first rendition that is sound.
-  bool check_claims(Job& job, const BatchLimits& limits);
-  // Give the outputs of these jobs their memory; false if there is none.
-  bool place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::uint64_t limit, Pool& pool);
   DrawKey key(const Job& job) const noexcept { return {seed_, epoch_, rows_[job.position], job.view}; }
   const Rendition& rendition(const Job& job) const noexcept {
     return requests_[job.field].renditions[job.rendition][job.position];
   }
-  // Is there a choice of renditions? Not where the index claims that they differ, or one would be approximated.
-  bool has_choice(const Job& job) const noexcept;
-  std::size_t left() const noexcept { return core_.left() + foreign_.left() + open_.left(); }
   const Transform& transform(const Job& job) const noexcept { return requests_[job.field].transform; }
-  Output& output(const Job& job) noexcept {
-    return outputs_[job.field][std::size_t{job.position} * requests_[job.field].views + job.view];
-  }
-  void end_job() noexcept;
-  void end_jobs(std::size_t n) noexcept;
-  void fail(const Job& job, const Status& status, std::string kind = {}, std::string message = {}) noexcept;
+  const Output& output(const Job& job) const noexcept { return outputs_[job.field][output_index(job)]; }
+  // True if the renditions of a job are interchangeable: not if the index claims that they differ, or if one would be
+  // decoded approximately.
+  bool has_choice(const Job& job) const noexcept;
+  // True if there is a choice and not every rendition has failed.
+  bool has_usable_rendition(const Job& job) const noexcept;
+  void fail(const Job& job, const Status& status, std::string error_name = {}, std::string message = {}) noexcept
+      EXCLUDES(mutex_);
+  // End jobs; the last one wakes the consumer.
+  void end_jobs(std::size_t n = 1) noexcept EXCLUDES(mutex_);
 
-  std::size_t samples_ = 0;
-  std::uint64_t seed_ = 0;
-  std::uint32_t epoch_ = 0;
-  std::vector<std::uint64_t> rows_;
-  std::vector<FieldRequest> requests_;
+ private:
+  std::size_t output_index(const Job& job) const noexcept {
+    return std::size_t{job.position} * requests_[job.field].views + job.view;
+  }
+  Output& mutable_output(const Job& job) noexcept { return outputs_[job.field][output_index(job)]; }
+  // The loadable jobs of a field, with the shapes of their outputs set; adds to `n_bytes` what these need.
+  std::vector<Job> make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes);
+  // Check the index row of a job's image and select its first usable rendition; false if it failed.
+  bool check_claims(Job& job, const BatchLimits& limits);
+  // Allocate the outputs of these jobs; false if there is no memory.
+  bool place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::uint64_t limit, Pool& pool);
+
+  const std::uint64_t seed_;
+  const std::uint32_t epoch_;
+  const std::vector<std::uint64_t> rows_;
+  const std::vector<FieldRequest> requests_;
   std::vector<std::vector<Output>> outputs_;
   std::vector<bool> uniform_;
   std::vector<std::shared_ptr<Block>> blocks_;
-  std::uint64_t number_ = 0;    // of all that were submitted
-  Jobs core_, foreign_, open_;  // of the core, of other decoders, and where that is still to be chosen
-
-  mutable std::mutex mutex_;
-  std::condition_variable done_;
-  std::size_t remaining_ = 0;
-  std::vector<Failure> failures_;
   std::atomic<bool> cancelled_{false};
+
+  mutable Mutex mutex_;
+  std::condition_variable done_;
+  std::size_t n_unfinished_ GUARDED_BY(mutex_) = 0;
+  std::vector<Failure> failures_ GUARDED_BY(mutex_);
+};
+
+// One job of a batch, as threads hand it to one another.
+struct Task {
+  std::shared_ptr<Batch> batch;
+  std::uint64_t batch_number = 0;  // batches are numbered in the order in which they were submitted
+  Job job{};
+
+  const Rendition& rendition() const noexcept { return batch->rendition(job); }
+  // Lower is more urgent: earlier batches come first, then earlier samples.
+  std::uint64_t order() const noexcept { return batch_number << 24 | job.position; }
 };
 
 }  // namespace headrace

@@ -6,7 +6,7 @@
 
 namespace headrace {
 
-bool Cores::wait(std::unique_lock<std::mutex>& lock, std::uint64_t order) noexcept {
+bool Cores::wait(MutexLock& lock, std::uint64_t order) noexcept {
   if (closed_) return false;
   if (free()) {
     take();
@@ -16,21 +16,21 @@ bool Cores::wait(std::unique_lock<std::mutex>& lock, std::uint64_t order) noexce
   try {
     waiting_.push_back(&mine);
   } catch (const std::bad_alloc&) {
-    return false;  // goes on beside the others
+    return false;  // the thread computes without a core
   }
-  mine.changed.wait(lock, [&] { return mine.served || closed_; });
+  mine.changed.wait(lock.native(), [&] { return mine.served || closed_; });
   if (!mine.served) waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &mine));
   return mine.served;
 }
 
 bool Cores::give_back() noexcept {
-  if (waiting_.empty() || busy_ > most()) return busy_-- == most();
+  if (waiting_.empty() || busy_ > max_busy()) return busy_-- == max_busy();
   const auto first = std::min_element(waiting_.begin(), waiting_.end(),
                                       [](const Waiting* a, const Waiting* b) { return a->order < b->order; });
   Waiting& next = **first;
   waiting_.erase(first);
   next.served = true;
-  next.changed.notify_one();  // under the mutex, or `next` might be gone
+  next.changed.notify_one();  // with the mutex held: else `next` might be gone
   return false;
 }
 

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may compute: at most so many threads at a time, whatever their number.
+// Limits how many threads compute at a time.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
+
+#include "thread_safety.h"
 
 namespace headrace {
 
-// Cores are lent to threads. Whoever waits for one has it handed over, the earliest work first. The owner's mutex
-// guards all of it and is held in every call.
+// A counting semaphore with priorities: a core that is given back goes to the waiting thread with the most urgent work.
+// The scheduler's mutex guards all of it and is held in every call.
 //
-// A thread that has to be woken takes a while to run, above all on a virtual machine, and its core idles meanwhile;
-// where reads wait, work changes hands image by image. So while threads wait for storage, one more is let in than
-// there are cores, if there are several: whoever comes next is at work already when a core comes free.
+// A thread takes a while to run after it is woken, above all on a virtual machine, and its core idles meanwhile. While
+// threads wait for storage, cores change hands with every image. So one more thread than cores may compute then, if
+// there are several cores: the next thread already runs when a core becomes free.
 class Cores {
  public:
   explicit Cores(unsigned count) noexcept : count_(count) {}
@@ -23,15 +24,15 @@ class Cores {
   unsigned count() const noexcept { return count_; }
   unsigned busy() const noexcept { return busy_; }
   std::size_t waiting() const noexcept { return waiting_.size(); }
-  bool free() const noexcept { return busy_ < most() && waiting_.empty(); }
-  // Whether threads wait for storage, from now on.
-  void hand_over(bool often) noexcept { one_more_ = often && count_ > 1; }
+  bool free() const noexcept { return busy_ < max_busy() && waiting_.empty(); }
+  // Let one more thread than cores compute, while threads wait for storage.
+  void allow_one_more(bool allowed) noexcept { one_more_ = allowed && count_ > 1; }
 
-  // When one is free.
+  // Requires free().
   void take() noexcept { ++busy_; }
-  // Wait for one; false if there will be none any more. `order` is lower for work that is wanted earlier.
-  bool wait(std::unique_lock<std::mutex>& lock, std::uint64_t order) noexcept;
-  // Give one back: true if all were busy and nobody waits here for one, so that others may want to know.
+  // Wait for a core; false if closed or out of memory. A lower `order` is served earlier.
+  bool wait(MutexLock& lock, std::uint64_t order) noexcept;
+  // Give a core back. True if all were busy and no thread waits here: then threads that wait for jobs may claim one.
   bool give_back() noexcept;
   void close() noexcept;
 
@@ -42,7 +43,7 @@ class Cores {
     std::condition_variable changed;
   };
 
-  unsigned most() const noexcept { return count_ + (one_more_ ? 1 : 0); }
+  unsigned max_busy() const noexcept { return count_ + (one_more_ ? 1 : 0); }
 
   const unsigned count_;
   unsigned busy_ = 0;

@@ -2,32 +2,30 @@
 #include "loading/engine.h"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <new>
-
-#include "loading/engine_parts.h"
 
 namespace headrace {
 namespace {
 
-// A batch may take up to a quarter of the memory, as the next one is made while the trainer has this one.
+// A batch may use up to a quarter of the memory: the next one is made while the consumer has this one.
 constexpr std::uint64_t kMemoryShare = 4;
 
-// Times what an image's rows cost, apart from what is done with them.
+// Measures the time of decoding, without what is done with the rows.
 class TimedRows final : public ImageRows, public RowSource {
  public:
   explicit TimedRows(ImageRows& image) noexcept : image_(image) {}
   Status start(Region region, RowSource*& rows) noexcept override {
     const auto begin = Clock::now();
     const Status status = image_.start(region, source_);
-    nanoseconds += since(begin);
+    nanoseconds += nanoseconds_since(begin);
     rows = this;
     return status;
   }
-  Status next(std::uint32_t most, Rows& rows) noexcept override {
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override {
     const auto begin = Clock::now();
-    const Status status = source_->next(most, rows);
-    nanoseconds += since(begin);
+    const Status status = source_->next(max_rows, rows);
+    nanoseconds += nanoseconds_since(begin);
     return status;
   }
 
@@ -40,6 +38,7 @@ class TimedRows final : public ImageRows, public RowSource {
   RowSource* source_ = nullptr;
 };
 
+// Measures the time of reading.
 class TimedBytes final : public ByteSource {
  public:
   explicit TimedBytes(ByteSource& bytes) noexcept : bytes_(bytes) {}
@@ -62,7 +61,7 @@ class TimedBytes final : public ByteSource {
 
  private:
   void count(Clock::time_point begin, std::size_t n) noexcept {
-    nanoseconds += since(begin);
+    nanoseconds += nanoseconds_since(begin);
     n_bytes += n;
   }
 
@@ -71,172 +70,204 @@ class TimedBytes final : public ByteSource {
 
 }  // namespace
 
+struct Engine::Worker {
+  explicit Worker(Engine& engine) noexcept : recorder(engine.costs_), lease(engine.scheduler_) {}
+
+  Workspace workspace;
+  Decoder decoder{workspace};
+  CostRecorder recorder;
+  CoreLease lease;
+};
+
 Engine::Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity,
                std::uint32_t formats)
     : limits_{formats, usable_memory() / kMemoryShare},
       shards_(std::move(shards), std::move(identity), direct),
-      balance_(std::max(1U, threads)),
+      balancer_(std::max(1U, threads)),
       pool_(std::make_shared<Pool>(8)),
-      cores_(std::max(1U, threads)) {
+      scheduler_(std::max(1U, threads), shards_, balancer_) {
   shards_.set_rate(storage_rate);
-  threads_.reserve(cores_.count() + kMostSpares);
-  try {
-    for (unsigned i = 0; i < cores_.count(); ++i) threads_.emplace_back([this] { work(false); });
-  } catch (const std::system_error&) {
-    if (threads_.empty()) throw;  // fewer than asked for will do
-  }
+  scheduler_.start([this](bool extra) { work(extra); });
 }
 
 Engine::~Engine() { close(); }
 
 void Engine::close() noexcept {
-  // What is given up ends without the mutex: some needs it to end, and some needs other locks.
-  decltype(ready_) ready;
-  decltype(queue_) queue;
-  decltype(again_) again;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    closing_.store(true);
-    for (const auto& batch : queue_) {
-      batch->cancel();
-      const std::size_t given_up = batch->left();
-      for (Batch::Jobs* jobs : {&batch->core_, &batch->foreign_, &batch->open_}) jobs->claimed = jobs->list.size();
-      batch->end_jobs(given_up);
-    }
-    queue.swap(queue_);
-    for (const auto& [batch, job] : again_) {
-      batch->cancel();
-      batch->end_job();
-    }
-    again.swap(again_);
-    for (const auto& foreign : ready_) foreign->batch_->cancel();
-    ready.swap(ready_);
-    cores_.close();
-  }
-  ready.clear();
-  shards_.close();
-  for (std::condition_variable* each : {&work_, &spare_work_, &foreign_work_}) each->notify_all();
-  const std::lock_guard<std::mutex> lock(join_mutex_);
-  std::vector<std::thread> threads;
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    threads.swap(threads_);
-  }
-  for (auto& thread : threads)
-    if (thread.joinable()) thread.join();
+  scheduler_.stop();
+  shards_.close();  // reads that wait for the rate return
+  scheduler_.join();
 }
 
 std::shared_ptr<Batch> Engine::submit(std::vector<FieldRequest> fields, std::vector<std::uint64_t> rows,
                                       std::uint64_t seed, std::uint32_t epoch) noexcept {
   try {
-    auto batch = std::make_shared<Batch>();
-    batch->failures_.reserve(1);
-    batch->samples_ = rows.size();
-    batch->seed_ = seed;
-    batch->epoch_ = epoch;
-    batch->rows_ = std::move(rows);
-    batch->requests_ = std::move(fields);
-    batch->lay_out(*pool_, limits_);
-    if (batch->remaining_ == 0) return closed() ? nullptr : batch;
-    bool overlaps = false;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (closing_) return nullptr;
-      batch->number_ = submitted_++;
-      queue_.push_back(batch);
-      overlaps = overlaps_;
-    }
-    work_.notify_all();
-    if (overlaps) spare_work_.notify_all();
-    if (!batch->foreign_.list.empty()) foreign_work_.notify_all();
-    return batch;
+    BatchJobs jobs;
+    auto batch = std::make_shared<Batch>(std::move(fields), std::move(rows), seed, epoch, *pool_, limits_, jobs);
+    const bool accepted = jobs.unclaimed() == 0 ? !closed() : scheduler_.submit(batch, std::move(jobs));
+    return accepted ? batch : nullptr;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
 }
 
-void Engine::work(bool spare) noexcept {
+void Engine::work(bool extra) noexcept {
   Worker worker(*this);
-  worker.tally.begin();
-  for (Claim mine; claim(mine, spare); mine.batch.reset()) {
-    worker.hold.begin(order_of(mine.batch->number_, mine.jobs.front().position), mine.has_core);
-    for (const Batch::Job& job : mine.jobs) run(worker, mine, job, &job == &mine.jobs.back());
-    worker.hold.release();
-    worker.tally.flush();
+  worker.recorder.begin();
+  for (JobClaim claim; scheduler_.claim(claim, extra); claim.batch.reset()) {
+    if (shards_.hints()) hint_ahead(2 * claim.jobs.size());
+    worker.lease.begin(claim.task(claim.jobs.front()).order(), claim.has_core);
+    for (const Job& job : claim.jobs) run(worker, claim, job, &job == &claim.jobs.back());
+    worker.lease.release();
+    worker.recorder.flush();
   }
 }
 
-void Engine::run(Worker& worker, const Claim& claim, Batch::Job job, bool last) noexcept {
+void Engine::run(Worker& worker, const JobClaim& claim, Job job, bool last) noexcept {
   const std::shared_ptr<Batch>& batch = claim.batch;
-  // Whoever has seen the end of a batch finds all of it in the stats.
+  // Stats include a batch before its consumer sees that it has ended.
   const auto end = [&] {
-    if (last) worker.tally.flush();
-    batch->end_job();
+    if (last) worker.recorder.flush();
+    batch->end_jobs();
   };
   for (;;) {
     if (batch->cancelled()) return end();
-    choose(*batch, job, worker.hold.share);
+    choose_rendition(*batch, job, worker.lease.reservation);
     const Rendition& r = batch->rendition(job);
-    Costs& costs = worker.tally.costs(r.format);
+    Costs& costs = worker.recorder.costs(r.format);
     costs.images += 1;
     costs.stored_bytes += r.length;
-    // Storage may begin while this thread waits for a core.
+    // Storage can start while this thread waits for a core.
     if (!claim.has_core && shards_.hints()) hint(*batch, job);
-    if (!core_decodes(r.format)) return read_foreign(worker, batch, job, costs);
+    if (!core_decodes(r.format)) return read_external(worker, claim.task(job), costs);
     costs.pixels += std::uint64_t{r.shape.height} * r.shape.width;
     const Status status = decode(worker, *batch, job, costs);
-    worker.hold.share.end();
+    worker.lease.reservation.end();
     if (status) return end();
     job.failed |= static_cast<std::uint8_t>(1U << job.rendition);
-    if (!has_other(*batch, job)) {
+    if (!batch->has_usable_rendition(job)) {
       batch->fail(job, status);
       return end();
     }
-    failed_renditions_.fetch_add(1, std::memory_order_relaxed);
+    costs_.add_failed_rendition();
   }
 }
 
-Status Engine::decode(Worker& worker, Batch& batch, const Batch::Job& job, Costs& costs) noexcept {
+Status Engine::decode(Worker& worker, const Batch& batch, const Job& job, Costs& costs) noexcept {
   const auto begin = Clock::now();
-  const std::uint64_t waited = worker.hold.waited_ns();
+  const std::uint64_t waited_before = worker.lease.waited_ns();
   const Rendition& r = batch.rendition(job);
   const Transform& transform = batch.transform(job);
   const Batch::Output& output = batch.output(job);
-  ShardBytes stored(shards_, r.shard, r.offset, r.length, worker.hold);
+  ShardBytes stored(shards_, r.shard, r.offset, r.length, worker.lease);
   TimedBytes bytes(stored);
   TimedRows rows(worker.decoder);
   Status status = shards_.check(r.shard, r.offset, r.length);
   ImageShape shape;
   std::uint64_t opened = 0;
   if (status) {
-    const Decoder::Wish wish{transform.color, r.shape.has_color, transform.max_pixels, transform.approximate_jpeg,
-                             &r.checksum};
-    status = worker.decoder.open(r.format, bytes, wish, shape);
-    opened = since(begin);
+    const DecodeOptions options{transform.color, r.shape.has_color, transform.max_pixels, transform.approximate_jpeg,
+                                &r.checksum};
+    status = worker.decoder.open(r.format, bytes, options, shape);
+    opened = nanoseconds_since(begin);
   }
   if (status)
     status = transform_image(transform, shape, rows, batch.key(job), output.shape, output.data, worker.workspace);
-  // Nothing but reads waits for a core, so that such waits lie within them.
+  // Only reads wait for a core, so the time of reading includes these waits.
   costs.bytes += bytes.n_bytes;
-  costs.read_ns += bytes.nanoseconds - (worker.hold.waited_ns() - waited);
+  costs.read_ns += bytes.nanoseconds - (worker.lease.waited_ns() - waited_before);
   costs.decode_ns += opened + rows.nanoseconds - bytes.nanoseconds;
-  costs.transform_ns += since(begin) - opened - rows.nanoseconds;
+  costs.transform_ns += nanoseconds_since(begin) - opened - rows.nanoseconds;
   return status;
+}
+
+std::unique_ptr<ExternalImage> Engine::make_external(Task task) noexcept {
+  const std::shared_ptr<Batch> batch = task.batch;
+  const Job job = task.job;
+  std::unique_ptr<ExternalImage> image(new (std::nothrow) ExternalImage(shards_, costs_, scheduler_, std::move(task)));
+  if (!image) {
+    batch->fail(job, {Code::no_memory, "no memory to read an image", 0, -1});
+    batch->end_jobs();
+  }
+  return image;
+}
+
+// In a thread of the engine: read the image and queue it for an external decoder.
+void Engine::read_external(Worker& worker, Task task, Costs& costs) noexcept {
+  std::unique_ptr<ExternalImage> image = make_external(std::move(task));
+  if (!image) return;
+  image->read(worker.lease, costs);
+  worker.recorder.flush();  // before another thread can end the batch
+  image->reserve(std::move(worker.lease.reservation));
+  if (!image->ended()) scheduler_.add_ready(image);
+}
+
+std::unique_ptr<ExternalImage> Engine::next_external(double seconds) noexcept {
+  ExternalClaim claim;
+  if (!scheduler_.claim_external(claim, seconds)) return nullptr;
+  if (claim.ready) {
+    claim.ready->begin_decoding();
+    return std::move(claim.ready);
+  }
+  if (shards_.hints()) hint_ahead(2);
+  std::unique_ptr<ExternalImage> image = make_external(std::move(claim.task));
+  if (image)
+    image->read_with_own_core();
+  else
+    scheduler_.release_core(true, false, false);
+  return image;
+}
+
+// Choose among the renditions that have not failed the one that suits the current load.
+void Engine::choose_rendition(const Batch& batch, Job& job, LoadReservation& reservation) noexcept {
+  if (!batch.has_usable_rendition(job)) return;
+  const auto& renditions = batch.field(job.field).renditions;
+  std::array<Load, kMaxRenditions> loads;
+  std::array<std::uint8_t, kMaxRenditions> numbers{};
+  std::size_t n = 0;
+  for (std::size_t k = 0; k < renditions.size(); ++k) {
+    if (job.failed >> k & 1) continue;
+    const Rendition& r = renditions[k][job.position];
+    const double ns = costs_.expected_time(r.format, std::uint64_t{r.shape.height} * r.shape.width);
+    loads[n] = {costs_.expected_bytes(r.format, r.length), ns * 1e-9};
+    numbers[n++] = static_cast<std::uint8_t>(k);
+  }
+  job.rendition = numbers[balancer_.choose({loads.data(), n}, reservation)];
+}
+
+// Ask the kernel to read the next images ahead, at most `max_images` of them.
+void Engine::hint_ahead(std::size_t max_images) noexcept {
+  Task task;
+  for (std::size_t n = 0; n < max_images && scheduler_.next_to_hint(task); ++n) hint(*task.batch, task.job);
+}
+
+void Engine::hint(const Batch& batch, const Job& job) noexcept {
+  constexpr std::uint64_t kMaxEntire = 256 << 10;
+  const Rendition& r = batch.rendition(job);
+  if (!shards_.check(r.shard, r.offset, r.length)) return;
+  Program program;
+  if (r.length <= kMaxEntire || reads_entire_file(r.format) ||
+      !make_program(batch.transform(job).ops, r.shape.height, r.shape.width, batch.key(job), program))
+    return shards_.hint(r.shard, r.offset, r.length);
+  // Assume that all rows of the image take the same number of bytes.
+  const Axis& rows = program.passes[0].rows;
+  const double share = static_cast<double>(r.length) / rows.input, margin = static_cast<double>(r.length) / 16;
+  const auto begin = static_cast<std::uint64_t>(std::max(0.0, rows.start * share - margin));
+  const auto end = std::min(r.length, static_cast<std::uint64_t>((rows.start + rows.size) * share + margin));
+  if (begin > 0) shards_.hint(r.shard, r.offset, 16 << 10);
+  shards_.hint(r.shard, r.offset + begin, end - begin);
 }
 
 EngineStats Engine::stats() const noexcept {
   EngineStats stats;
   for (std::size_t code = 0; code < kFormats; ++code) {
-    stats.formats[code] = ledger_.costs(static_cast<Format>(code));
+    stats.formats[code] = costs_.costs(static_cast<Format>(code));
     stats.all += stats.formats[code];
   }
   stats.bytes_read = shards_.bytes_read();
-  stats.failed_renditions = failed_renditions_.load(std::memory_order_relaxed);
+  stats.failed_renditions = costs_.failed_renditions();
   stats.blocks_in_use = pool_->blocks_in_use();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& batch : queue_) stats.queued_jobs += batch->left();
-  stats.queued_jobs += ready_.size() + again_.size();
-  stats.active = cores_.busy();
+  stats.queued_jobs = scheduler_.queued_jobs();
+  stats.active = scheduler_.busy_cores();
   return stats;
 }
 

@@ -43,7 +43,7 @@ bool core_decodes(Format format) noexcept {
   }
 }
 
-bool reads_whole(Format format) noexcept { return format == Format::jpeg || !core_decodes(format); }
+bool reads_entire_file(Format format) noexcept { return format == Format::jpeg || !core_decodes(format); }
 
 bool defines_color(Format format) noexcept {
   return format == Format::png || format == Format::jpeg || format == Format::webp;
@@ -54,10 +54,10 @@ bool becomes_rgb(Color color, std::uint32_t channels, bool has_color) noexcept {
   return channels == 1 || channels == 3 || (has_color && channels <= 4);
 }
 
-Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageShape& shape) noexcept {
+Status Decoder::open(Format format, ByteSource& bytes, const DecodeOptions& options, ImageShape& shape) noexcept {
   format_ = format;
   rgb_ = false;
-  approximate_ = wish.approximate_jpeg;
+  approximate_ = options.approximate_jpeg;
   denominator_ = 1;
   cmyk_ = narrows_ = false;
   switch (format) {
@@ -66,24 +66,24 @@ Status Decoder::open(Format format, ByteSource& bytes, const Wish& wish, ImageSh
       if (Status s = hri_.open(bytes, workspace_); !s) return s;
       const ImageHeader& h = hri_.header();
       shape = {h.height, h.width, {h.channels, h.depth, h.is_signed}};
-      rgb_ = becomes_rgb(wish.color, h.channels, wish.has_color);
+      rgb_ = becomes_rgb(options.color, h.channels, options.has_color);
       cmyk_ = rgb_ && is_cmyk(h);
       break;
     }
     case Format::raw:
       if (Status s = raw_.open(bytes, workspace_); !s) return s;
       shape = {raw_.height(), raw_.width(), raw_.type()};
-      rgb_ = becomes_rgb(wish.color, raw_.type().channels, wish.has_color);
+      rgb_ = becomes_rgb(options.color, raw_.type().channels, options.has_color);
       break;
     case Format::jpeg: {
       if (Status s = bytes.read(0, bytes.size(), workspace_.file, jpeg_file_); !s) return s;
-      if (wish.checksum && crc32c(jpeg_file_.bytes) != *wish.checksum)
+      if (options.checksum && crc32c(jpeg_file_.bytes) != *options.checksum)
         return {Code::corrupt, "the bytes do not have their checksum", 0, -1};
       JpegHeader& header = jpeg_header_;
       if (Status s = parse_jpeg(jpeg_file_.bytes, header); !s) return s;
-      if (std::uint64_t{header.height} * header.width > wish.max_pixels) return kTooManyPixels;
+      if (std::uint64_t{header.height} * header.width > options.max_pixels) return kTooManyPixels;
       // Its own decoder converts CMYK.
-      rgb_ = wish.color != Color::keep;
+      rgb_ = options.color != Color::keep;
       const std::uint32_t channels = rgb_ && header.channels == 4 ? 3 : header.channels;
       shape = {header.height, header.width, {channels, 8, false}};
       break;

@@ -21,7 +21,7 @@ enum class Format : std::uint8_t { hri_fast = 1, hri_dense = 2, png = 3, jpeg = 
 bool core_decodes(Format format) noexcept;
 
 // Is all of a file read before any of it is decoded?
-bool reads_whole(Format format) noexcept;
+bool reads_entire_file(Format format) noexcept;
 
 // Can so many channels be colours with alpha, or CMYK?
 constexpr bool may_have_color(std::uint32_t channels) noexcept { return channels == 2 || channels == 4; }
@@ -85,22 +85,22 @@ class PictureRows final : public ImageRows, public RowSource {
   Rows at_;
 };
 
-// Decodes images one after the other; a thread keeps one, with its workspace.
+struct DecodeOptions {
+  Color color = Color::keep;
+  bool has_color = false;  // as the index claims
+  std::uint64_t max_pixels = 0;
+  bool approximate_jpeg = false;
+  const std::uint32_t* checksum = nullptr;  // from the index, for formats without a checksum of their own
+};
+
+// Decodes images one after the other. Each thread has its own, with its workspace.
 class Decoder final : public ImageRows {
  public:
   explicit Decoder(Workspace& workspace) noexcept : workspace_(workspace) {}
 
-  // Read and check the head. Where the image becomes RGB, colour is converted as far as that concerns channels that
-  // exist: alpha is dropped, CMYK becomes RGB; one channel stays one. `checksum` is the index's, for formats that do
-  // not check themselves.
-  struct Wish {
-    Color color = Color::keep;
-    bool has_color = false;  // as the index claims
-    std::uint64_t max_pixels = 0;
-    bool approximate_jpeg = false;
-    const std::uint32_t* checksum = nullptr;
-  };
-  Status open(Format format, ByteSource& bytes, const Wish& wish, ImageShape& shape) noexcept;
+  // Read and check the header. If the image becomes RGB, alpha is dropped and CMYK is converted; a single channel stays
+  // single.
+  Status open(Format format, ByteSource& bytes, const DecodeOptions& options, ImageShape& shape) noexcept;
   Status start(Region region, RowSource*& rows) noexcept override;
   bool reduce(unsigned denominator) noexcept override;
 

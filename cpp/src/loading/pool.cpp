@@ -19,15 +19,15 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// A block that nobody has needed for so many batches is a surplus: long enough not to give back what is needed soon.
-constexpr std::size_t kLookEvery = 16;
-// A prepared batch is a little larger than its pixels, and shall fit where a batch of the host's own has been.
-constexpr std::size_t kMore = std::size_t{64} << 10;
+// Requests without which a block was never needed before it is returned: enough to keep blocks that are needed again.
+constexpr std::size_t kTrimInterval = 16;
+// A prepared batch is slightly larger than its pixels and should fit into a block that held a batch of the host.
+constexpr std::size_t kExtraBytes = std::size_t{64} << 10;
 
 Block* map_block(std::size_t size) noexcept {
   if (size > SIZE_MAX / 2) return nullptr;
   const std::size_t unit = size >= kHugePage ? kHugePage : kPage;
-  const std::size_t wanted = size >= kHugePage ? size + kMore : std::max<std::size_t>(size, 1);
+  const std::size_t wanted = size >= kHugePage ? size + kExtraBytes : std::max<std::size_t>(size, 1);
   const std::size_t rounded = (wanted + unit - 1) / unit * unit;
   void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
@@ -54,7 +54,7 @@ void unmap_block(Block* block) noexcept {
   delete block;
 }
 
-// A number in a file of the kernel's; the largest one if there is none, as for "max".
+// The number in a file of the kernel; UINT64_MAX if it has none, as for "max".
 std::uint64_t number_in(const char* path) noexcept {
   const int handle = ::open(path, O_RDONLY | O_CLOEXEC);
   if (handle < 0) return UINT64_MAX;
@@ -85,7 +85,7 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
   Block* block = nullptr;
   Block* unneeded = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     // The most recently used one that fits without wasting more than half of it.
     const auto fits = [size](const Block* b) { return b->size >= size && b->size / 2 <= std::max(size, kPage); };
     const auto found = std::find_if(free_.rbegin(), free_.rend(), fits);
@@ -94,7 +94,7 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
       free_.erase(std::next(found).base());
     }
     ++in_use_;
-    unneeded = surplus();
+    unneeded = remove_surplus();
   }
   if (unneeded) unmap_block(unneeded);
   if (!block) block = map_block(size);
@@ -106,7 +106,7 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
       return nullptr;
     }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   --in_use_;
   return nullptr;
 }
@@ -115,16 +115,16 @@ std::shared_ptr<Block> Pool::acquire_present(std::size_t size) noexcept {
   std::shared_ptr<Block> block = acquire(size);
   if (block) limit_block(*block, block->size);  // its user may fill all of it
 #if defined(MADV_POPULATE_WRITE)
-  if (block) madvise(block->data, block->size, MADV_POPULATE_WRITE);  // an older kernel refuses, and nothing is lost
+  if (block) madvise(block->data, block->size, MADV_POPULATE_WRITE);  // optional: older kernels refuse
 #endif
   return block;
 }
 
-Block* Pool::surplus() noexcept {
-  least_free_ = asked_ == 0 ? free_.size() : std::min(least_free_, free_.size());
-  if (++asked_ < kLookEvery) return nullptr;
-  asked_ = 0;
-  if (least_free_ == 0) return nullptr;
+Block* Pool::remove_surplus() noexcept {
+  min_free_ = n_requests_ == 0 ? free_.size() : std::min(min_free_, free_.size());
+  if (++n_requests_ < kTrimInterval) return nullptr;
+  n_requests_ = 0;
+  if (min_free_ == 0) return nullptr;
   Block* block = free_.front();
   free_.erase(free_.begin());
   return block;
@@ -134,14 +134,14 @@ void Pool::release(Block* block) noexcept {
   limit_block(*block, block->size);
   Block* evicted = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     --in_use_;
     try {
       free_.push_back(block);
     } catch (const std::bad_alloc&) {
       evicted = block;
     }
-    if (free_.size() > keep_) {
+    if (free_.size() > max_free_) {
       evicted = free_.front();
       free_.erase(free_.begin());
     }
@@ -150,7 +150,7 @@ void Pool::release(Block* block) noexcept {
 }
 
 std::size_t Pool::blocks_in_use() const noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return in_use_;
 }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t kBlock = 4096;
 
 // Leave most handles to the trainer.
-std::size_t most_open_files() noexcept {
+std::size_t max_open_files() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 4096;
   return std::clamp<std::size_t>(limit.rlim_cur / 4, 16, 4096);
@@ -89,7 +89,7 @@ Shards::Shards(std::vector<Shard> shards, Identity identity, bool direct)
     : shards_(std::move(shards)),
       identity_(std::move(identity)),
       direct_(direct),
-      most_open_(most_open_files()),
+      max_open_(max_open_files()),
       files_(shards_.size()) {}
 
 Status Shards::check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -116,7 +116,7 @@ Status Shards::check_opened(int handle, std::uint32_t shard) const noexcept {
 }
 
 std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (files_[shard]) return files_[shard];
   const char* path = shards_[shard].path.c_str();
   // O_NONBLOCK: a pipe or a device in the place of a shard is refused, not waited for. Reads of files ignore it.
@@ -143,7 +143,7 @@ std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) 
   try {
     auto file = std::make_shared<File>(handle, direct);
     // Files in use stay open until they are read; which ones to keep is not worth a list in order of use.
-    if (open_count_ >= most_open_) {
+    if (open_count_ >= max_open_) {
       std::fill(files_.begin(), files_.end(), nullptr);
       open_count_ = 0;
     }
@@ -158,22 +158,22 @@ std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) 
 }
 
 Status Shards::read_only(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
-                         Reader& reader) noexcept {
-  class Waiting final : public Reader {
+                         ReadObserver& observer) noexcept {
+  class Waiting final : public ReadObserver {
    public:
-    explicit Waiting(Reader& reader) noexcept : reader_(reader) {}
-    void pause() noexcept override { reader_.pause(); }
-    void arrived(std::size_t bytes) noexcept override { reader_.arrived(bytes); }
+    explicit Waiting(ReadObserver& observer) noexcept : observer_(observer) {}
+    void pause() noexcept override { observer_.pause(); }
+    void arrived(std::size_t bytes) noexcept override { observer_.arrived(bytes); }
     void resume() noexcept override {}
 
    private:
-    Reader& reader_;
-  } waiting(reader);
+    ReadObserver& observer_;
+  } waiting(observer);
   return read(shard, offset, n, buffer, extent, waiting);
 }
 
 Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
-                    Reader& reader) noexcept {
+                    ReadObserver& observer) noexcept {
   Status status;
   const std::shared_ptr<File> file = open(shard, status);
   if (!file) return status;
@@ -188,26 +188,26 @@ Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Bu
   bool waited = false;
   const bool limits = throttle_.limits();
   if (limits) {
-    const Throttle::Ticket ticket = throttle_.ask(n);
+    const Throttle::Ticket ticket = throttle_.request(n);
     if (ticket.waits) {
-      reader.pause();
+      observer.pause();
       throttle_.wait(ticket);
       waited = true;
     }
-    arrived(n, reader);
+    arrived(n, observer);
   }
   Span span{memory, begin, wanted, room - kOverread, limits ? 0 : n};
-  if (Status s = fill(*file, span, reader, waited); !s) return s;
+  if (Status s = fill(*file, span, observer, waited); !s) return s;
   note_wait(waited);
   extent = {{memory + (offset - begin), n}, memory + room};
   return {};
 }
 
 // Copying what the kernel has at hand is work for a core; waiting for the device is not.
-Status Shards::fill(const File& file, Span& span, Reader& reader, bool& waited) noexcept {
+Status Shards::fill(const File& file, Span& span, ReadObserver& observer, bool& waited) noexcept {
   using Clock = std::chrono::steady_clock;
   if (!file.direct) {
-    reader.resume();
+    observer.resume();
     if (can_try_.load(std::memory_order_relaxed)) {
       const Tried tried = try_read(file.handle, span.memory, span.wanted, span.begin);
       span.done = tried.bytes;
@@ -217,7 +217,7 @@ Status Shards::fill(const File& file, Span& span, Reader& reader, bool& waited) 
   if (span.done < span.wanted) {
     // Where the kernel cannot be asked, a device is expected if there was one lately.
     const bool waits = file.direct || hints() || can_try_.load(std::memory_order_relaxed);
-    if (waits) reader.pause();
+    if (waits) observer.pause();
     const auto start = Clock::now();
     while (span.done < span.wanted) {
       const std::uint64_t ask = (file.direct ? span.room : span.wanted) - span.done;
@@ -235,15 +235,15 @@ Status Shards::fill(const File& file, Span& span, Reader& reader, bool& waited) 
   } else {
     note_slow(0, 0);
   }
-  arrived(span.counts, reader);
-  reader.resume();
+  arrived(span.counts, observer);
+  observer.resume();
   return {};
 }
 
-void Shards::arrived(std::size_t n, Reader& reader) noexcept {
+void Shards::arrived(std::size_t n, ReadObserver& observer) noexcept {
   if (n == 0) return;
   bytes_read_.fetch_add(n, std::memory_order_relaxed);
-  reader.arrived(n);
+  observer.arrived(n);
 }
 
 void Shards::note_wait(bool waited) noexcept {

@@ -6,24 +6,24 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "loading/byte_source.h"
 #include "loading/throttle.h"
+#include "thread_safety.h"
 
 namespace headrace {
 
-// Told how a read goes, so that a thread can leave its core to others while it waits for storage.
-class Reader {
+// Notified of the progress of a read, so that a thread can give its core to another one while it waits for storage.
+class ReadObserver {
  public:
-  virtual ~Reader() = default;
-  // Storage will keep it waiting.
+  virtual ~ReadObserver() = default;
+  // The read is about to wait for storage.
   virtual void pause() noexcept = 0;
-  // So many bytes have come from storage.
+  // `n` bytes have been delivered.
   virtual void arrived(std::size_t n) noexcept = 0;
-  // There is something to compute; also called where there was no pause.
+  // There is something to compute. Also called without a pause before.
   virtual void resume() noexcept = 0;
 };
 
@@ -33,35 +33,35 @@ struct Shard {
 };
 
 // Names the dataset that the shards belong to: the file `path`, its size and how it ends. dataset.json ends with its
-// own checksum, which covers the sums of all shards; so one that was built anew at the same place ends differently. An
-// empty path is not looked at.
+// own checksum, which covers the sums of all shards, so a dataset that was rebuilt in place ends differently. An empty
+// path is not checked.
 struct Identity {
   std::string path;
   std::uint64_t size = 0;
   std::string ending;
 };
 
-// Opened when first read, within the handles that a process may have. All methods may be called from any thread.
+// Files are opened on first use, within the process's limit of file descriptors. Any thread may call the methods.
 class Shards {
  public:
-  // `direct`: past the page cache, where the file system can.
+  // `direct`: bypass the page cache, if the file system supports it.
   Shards(std::vector<Shard> shards, Identity identity, bool direct);
 
   // Check that an extent lies within a shard, as the index claims.
   Status check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept;
   // Read a checked extent.
   Status read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
-              Reader& reader) noexcept;
-  // The same where nothing is to be computed yet: `reader` does not resume.
+              ReadObserver& observer) noexcept;
+  // The same without resuming `observer`, for bytes that are not computed on yet.
   Status read_only(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
-                   Reader& reader) noexcept;
-  // Read no faster than this many bytes a second, cached or not; 0: as fast as storage is.
+                   ReadObserver& observer) noexcept;
+  // Limit reads to this many bytes per second, cached or not; 0 is unlimited.
   void set_rate(double rate) noexcept { throttle_.set_rate(rate); }
-  // Nobody waits for the rate any more.
+  // Remove the limit for good: reads that wait for it return.
   void close() noexcept { throttle_.close(); }
-  // Have reads lately had to wait for storage? Every direct one does.
+  // Did recent reads wait for storage? Direct reads always do.
   bool waits() const noexcept { return waits_left_.load(std::memory_order_relaxed) > 0; }
-  // Have reads lately had to wait, so that hints are worth their while?
+  // Did recent reads wait, so that hints to the kernel pay off?
   bool hints() const noexcept { return !direct_ && hints_left_.load(std::memory_order_relaxed) > 0; }
   // Tell the kernel that a checked extent will be read soon.
   void hint(std::uint32_t shard, std::uint64_t offset, std::uint64_t n) noexcept;
@@ -75,8 +75,8 @@ class Shards {
   struct Span;
 
   std::shared_ptr<File> open(std::uint32_t shard, Status& status) noexcept;
-  Status fill(const File& file, Span& span, Reader& reader, bool& waited) noexcept;
-  void arrived(std::size_t n, Reader& reader) noexcept;
+  Status fill(const File& file, Span& span, ReadObserver& observer, bool& waited) noexcept;
+  void arrived(std::size_t n, ReadObserver& observer) noexcept;
   void note_wait(bool waited) noexcept;
   void note_slow(double seconds, std::size_t n) noexcept;
 
@@ -86,10 +86,10 @@ class Shards {
   const std::vector<Shard> shards_;
   const Identity identity_;
   const bool direct_;
-  const std::size_t most_open_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<File>> files_;  // one a shard, null when closed
-  std::size_t open_count_ = 0;
+  const std::size_t max_open_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<File>> files_ GUARDED_BY(mutex_);  // [shard], null if closed
+  std::size_t open_count_ GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint64_t> bytes_read_{0};
   std::atomic<int> hints_left_{kHintsAfterWait}, waits_left_{0};
   std::atomic<bool> can_try_{true};  // whether the kernel can be asked for what it has at hand
@@ -101,21 +101,22 @@ class Shards {
 // One rendition in a shard.
 class ShardBytes final : public ByteSource {
  public:
-  ShardBytes(Shards& shards, std::uint32_t shard, std::uint64_t offset, std::uint64_t length, Reader& reader) noexcept
-      : shards_(shards), reader_(reader), shard_(shard), offset_(offset), length_(length) {}
+  ShardBytes(Shards& shards, std::uint32_t shard, std::uint64_t offset, std::uint64_t length,
+             ReadObserver& observer) noexcept
+      : shards_(shards), observer_(observer), shard_(shard), offset_(offset), length_(length) {}
   std::uint64_t size() const noexcept override { return length_; }
   Status read(std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent) noexcept override {
-    return shards_.read(shard_, offset_ + offset, n, buffer, extent, reader_);
+    return shards_.read(shard_, offset_ + offset, n, buffer, extent, observer_);
   }
   Status read_head(std::size_t n, Buffer& buffer, Extent& extent) noexcept override {
-    return shards_.read_only(shard_, offset_, n, buffer, extent, reader_);
+    return shards_.read_only(shard_, offset_, n, buffer, extent, observer_);
   }
   // A device is asked for much at a time: each wait costs two switches of threads.
   std::uint64_t chunk() const noexcept override { return shards_.waits() ? kWaitedChunk : kCachedChunk; }
 
  private:
   Shards& shards_;
-  Reader& reader_;
+  ReadObserver& observer_;
   std::uint32_t shard_;
   std::uint64_t offset_;
   std::uint64_t length_;

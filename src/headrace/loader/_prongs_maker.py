@@ -138,7 +138,7 @@ class Making:
         """Give the arrays of a batch that is done; CannotPrepare if a sample of it could not be loaded."""
         failures = self._batch.failures()
         if failures:
-            position, field, kind, message = min(failures)
+            position, field, _, kind, message = min(failures)
             raise CannotPrepare(
                 f"batch {self.name.number} of epoch {self.name.epoch}, rank {self.name.rank}: field "
                 f"{self._fields[field]!r} of row {int(self._rows[position])}: {kind}: {message}"

@@ -61,5 +61,5 @@ class NearPixels:
     def take(self) -> list[Stack]:
         return self._near.take(self._number) if self._own is None else self._own.take()
 
-    def failures(self) -> list[tuple[int, int, str, str]]:
+    def failures(self) -> list[tuple[int, int, int, str, str]]:
         return [] if self._own is None else self._own.failures()

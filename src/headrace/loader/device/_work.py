@@ -29,7 +29,7 @@ from headrace.loader.device._staging import Piece, Staging, StagingRing
 from headrace.loader.device._transfer import Lane, Transfer
 from headrace.loader.pixels._engine import PixelBatch
 
-Failure: TypeAlias = tuple[int, int, str, str]
+Failure: TypeAlias = tuple[int, int, int, str, str]
 
 _WAIT_SECONDS = 0.1
 _PARTS = ("shard", "offset", "length", "height", "width", "channels", "dtype", "format")
@@ -62,7 +62,7 @@ class Result:
         found = []
         for number, error in kernels.failures(codes):
             position, of_field = self.owners[number]
-            found.append((position, of_field, "CorruptImage", str(error).removeprefix(f"image {number}: ")))
+            found.append((position, of_field, 0, "CorruptImage", str(error).removeprefix(f"image {number}: ")))
         return self.failures + found
 
 
@@ -131,7 +131,7 @@ class DeviceWork:
         datas: dict[tuple[int, int], Encoded] = {}
         for (number, position), image in read.items():
             if isinstance(image, HeadraceError):
-                result.failures.append((position, number, type(image).__name__, str(image)))
+                result.failures.append((position, number, 0, type(image).__name__, str(image)))
             else:
                 datas[number, position] = image
         for group in groups:
@@ -153,7 +153,8 @@ class DeviceWork:
                 bad = damaged(group, [self._tiles([image]) for image in own]) or {error.index or 0: error}
             for number, flaw in bad.items():
                 message = str(flaw).partition(": ")[2]  # without the number that it has in the group
-                result.failures.append((group.jobs[number].position, group.field_number, type(flaw).__name__, message))
+                position = group.jobs[number].position
+                result.failures.append((position, group.field_number, 0, type(flaw).__name__, message))
             group.jobs = [job for number, job in enumerate(group.jobs) if number not in bad]
         clock.stop()
         forms = [job.format for job in group.jobs]
@@ -178,7 +179,7 @@ class DeviceWork:
         while not batch.wait(_WAIT_SECONDS):
             check()
         positions = order.plans[number].rest.tolist()
-        failed = {position: (number, kind, message) for position, _, kind, message in batch.failures()}
+        failed = {at: (number, rendition, kind, message) for at, _, rendition, kind, message in batch.failures()}
         result.failures += [(positions[at], *failure) for at, failure in failed.items()]
         [stack] = batch.take()
         stacks = []

@@ -39,8 +39,8 @@ class PixelBatch(Protocol):
         """
         ...
 
-    def failures(self) -> list[tuple[int, int, str, str]]:
-        """Tell what went wrong: position, number of the field, name of the error's class, message."""
+    def failures(self) -> list[tuple[int, int, int, str, str]]:
+        """Return (position, number of the field, number of the rendition, name of the error class, message) per failure."""
         ...
 
 
@@ -81,7 +81,7 @@ class _Nothing:
     def take(self) -> list[Stack]:
         return []
 
-    def failures(self) -> list[tuple[int, int, str, str]]:
+    def failures(self) -> list[tuple[int, int, int, str, str]]:
         return []
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,6 @@ REPLACEMENT_STREAM = 3
 MOST_TRIES = 16
 
 _log = logging.getLogger("headrace.loader")
-_RENDITION = re.compile(r"rendition (\d+): ")
 _REMEDY = "restore the file (`headrace verify` names all that is damaged), or set on_error to 'skip' or 'replace'"
 
 
@@ -65,14 +63,13 @@ class SampleErrors:
     def _failed(self, batch: PixelBatch, rows: Rows) -> dict[int, HeadraceError]:
         """The first error of each position that has any."""
         failed: dict[int, HeadraceError] = {}
-        for position, field, kind, message in sorted(batch.failures()):
-            failed.setdefault(position, self._error(int(rows[position]), self._names[field], kind, message))
+        for position, field, rendition, kind, message in sorted(batch.failures()):
+            error = self._error(int(rows[position]), self._names[field], rendition, kind, message)
+            failed.setdefault(position, error)
         return failed
 
-    def _error(self, row: int, field: str, kind: str, message: str) -> HeadraceError:
-        # The engine says which rendition it means where that is not the first.
-        told = _RENDITION.match(message)
-        columns = self._gather.pixel_columns(field, int(told[1]) if told else 0, np.array([row], np.int64))
+    def _error(self, row: int, field: str, rendition: int, kind: str, message: str) -> HeadraceError:
+        columns = self._gather.pixel_columns(field, rendition, np.array([row], np.int64))
         path = self._dataset.path / shard_name(int(columns["shard"][0]))
         where = f"{self._dataset.row_name(row)}: field {field!r} at offset {int(columns['offset'][0])} of {path}"
         found = getattr(errors, kind, LoaderError)

@@ -61,7 +61,7 @@ def _serve(engine: _core.Engine) -> None:
     scratch = _Scratch()
     while not interpreter_ends():
         try:
-            foreign = engine.next_foreign(_SLICE_SECONDS)
+            foreign = engine.next_external(_SLICE_SECONDS)
         except EngineClosed:
             return
         if foreign is not None:
@@ -72,7 +72,7 @@ def _serve(engine: _core.Engine) -> None:
             del foreign  # or its bytes, and the engine, would be kept until the next one comes
 
 
-def _decode(foreign: _core.Foreign, scratch: _Scratch) -> None:
+def _decode(foreign: _core.ExternalImage, scratch: _Scratch) -> None:
     try:
         data: Any = foreign.data
         if foreign.format in UNCHECKED and crc32c(data) != foreign.checksum:

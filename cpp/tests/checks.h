@@ -7,7 +7,7 @@
 
 namespace headrace::tests {
 
-class Tally {
+class Checks {
  public:
   bool expect(bool holds, const std::string& what) {
     ++(holds ? passed_ : failed_);

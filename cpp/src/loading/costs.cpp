@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loading/ledger.h"
+#include "loading/costs.h"
 
 #include <ctime>
 
 namespace headrace {
 namespace {
 
-// Nanoseconds a pixel until the first images have been measured; only their order matters, and that a format that was
-// measured can be compared with one that was not.
-constexpr std::array<double, kFormats> kUsualTime = {0, 1, 3, 20, 6, 15, 0.3};
+// Nanoseconds per pixel, by format code, until images of the format have been measured. Rough values suffice: they only
+// rank formats until the first measurements.
+constexpr std::array<double, kFormats> kTypicalTime = {0, 1, 3, 20, 6, 15, 0.3};
 
 }  // namespace
 
@@ -30,13 +30,13 @@ Costs& Costs::operator+=(const Costs& other) noexcept {
   return *this;
 }
 
-// A format that the index claims and nobody knows is counted in row 0; its images fail.
-std::size_t Ledger::at(Format format) noexcept {
+// Unknown formats are counted in row 0; their images fail.
+std::size_t CostTable::at(Format format) noexcept {
   const auto code = static_cast<std::size_t>(format);
   return code < kFormats ? code : 0;
 }
 
-void Ledger::add(Format format, const Costs& costs) noexcept {
+void CostTable::add(Format format, const Costs& costs) noexcept {
   Row& row = rows_[at(format)];
   const auto add = [](std::atomic<std::uint64_t>& to, std::uint64_t n) {
     if (n != 0) to.fetch_add(n, std::memory_order_relaxed);
@@ -51,39 +51,39 @@ void Ledger::add(Format format, const Costs& costs) noexcept {
   add(row.pixels, costs.pixels);
 }
 
-Costs Ledger::costs(Format format) const noexcept {
+Costs CostTable::costs(Format format) const noexcept {
   const Row& row = rows_[at(format)];
   const auto get = [](const std::atomic<std::uint64_t>& from) { return from.load(std::memory_order_relaxed); };
   return {get(row.images),       get(row.bytes),  get(row.read_ns),      get(row.decode_ns),
           get(row.transform_ns), get(row.cpu_ns), get(row.stored_bytes), get(row.pixels)};
 }
 
-double Ledger::expected_bytes(Format format, std::uint64_t length) const noexcept {
+double CostTable::expected_bytes(Format format, std::uint64_t length) const noexcept {
   const Costs so_far = costs(format);
   const double share =
       so_far.stored_bytes == 0 ? 1 : static_cast<double>(so_far.bytes) / static_cast<double>(so_far.stored_bytes);
   return share * static_cast<double>(length);
 }
 
-double Ledger::expected_time(Format format, std::uint64_t pixels) const noexcept {
+double CostTable::expected_time(Format format, std::uint64_t pixels) const noexcept {
   const Costs so_far = costs(format);
-  if (so_far.pixels == 0) return kUsualTime[at(format)] * static_cast<double>(pixels);
+  if (so_far.pixels == 0) return kTypicalTime[at(format)] * static_cast<double>(pixels);
   const double time = static_cast<double>(so_far.decode_ns + so_far.transform_ns);
   return time / static_cast<double>(so_far.pixels) * static_cast<double>(pixels);
 }
 
-Costs& Tally::costs(Format format) noexcept {
+Costs& CostRecorder::costs(Format format) noexcept {
   if (format != format_) flush();
   format_ = format;
   return sum_;
 }
 
-void Tally::flush() noexcept {
+void CostRecorder::flush() noexcept {
   if (sum_.images == 0) return;
   const std::uint64_t now = thread_cpu_nanoseconds();
   sum_.cpu_ns += now - cpu_;
   cpu_ = now;
-  ledger_.add(format_, sum_);
+  table_.add(format_, sum_);
   sum_ = {};
 }
 
