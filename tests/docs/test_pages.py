@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(python|bash)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+MAKE = re.compile(r"(?:`|^    )make ([a-z][a-z ]*)", re.MULTILINE)
 PAGES = sorted(DOCS.rglob("*.md"))
-
+OTHER_PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "spec").glob("*.md"))]
 
 HOW_TOS = sorted((DOCS / "how-to").glob("*.md"))
 COMMANDS = {"headrace": "headrace", "torchrun": "torch.distributed.run"}
@@ -72,10 +74,17 @@ def test_the_code_of_a_page_runs(page, tmp_path, a_users_environment):
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", OTHER_PAGES, ids=lambda page: page.stem)
+def test_make_targets_exist(page):
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for line in MAKE.findall(page.read_text(encoding="utf-8")):
+        assert set(line.split()) <= set(targets), line
 
 
 def test_the_tutorial_ends_with_a_verified_dataset():
