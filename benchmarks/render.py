@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from benchmarks.tables import Table
 
-PAGES = ("README.md", "docs/benchmarks.md", "docs/concepts/accelerator.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/concepts/gpu.md")
 
 _BLOCK = re.compile(r"(<!-- results:(?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- /results -->)", re.DOTALL)
 

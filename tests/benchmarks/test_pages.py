@@ -19,7 +19,7 @@ def test_generated_files_are_current(root):
 def test_every_result_is_shown_and_names_its_command_machine_and_commit(root):
     for path in results.FOLDER.glob("*.json"):
         document = results.read(path)
-        page = root / "docs" / ("concepts/accelerator.md" if path.stem == "kernels" else f"benchmarks/{path.stem}.md")
+        page = root / "docs" / ("concepts/gpu.md" if path.stem == "kernels" else f"benchmarks/{path.stem}.md")
         text = page.read_text(encoding="utf-8")
         assert document["command"] in text, path
         assert (document.get("commit") or document["headrace"]["commit"]) in text, path
