@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+KERNELS = ROOT / "src" / "headrace" / "kernels"
 BLOCK = re.compile(r"^```(python|bash)(?: title=\"([\w.]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 MAKE = re.compile(r"(?:`|^    )make ([a-z][a-z ]*)", re.MULTILINE)
@@ -107,3 +108,16 @@ def test_how_tos_can_be_found():
 
     for page in HOW_TOS:
         assert f"(how-to/{page.name})" in index
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in KERNELS.glob("*/triton.py")), ids=lambda path: path.name
+)
+def test_kernel_folders_have_a_short_readme(folder):
+    text = (folder / "README.md").read_text(encoding="utf-8")
+
+    assert len(text.splitlines()) <= 60
+    for part in ("**Computes.**", "**Reference.**", "**The trick.**", "**The twist.**"):
+        assert part in text
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert (folder / name).is_file(), name
