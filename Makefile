@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The verbs of the project. Everything lives in .venv and build/; delete both to start afresh.
+# The commands of the project. They write to .venv and build/ only; `make clean` removes both.
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,7 +20,7 @@ PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard b
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
 
-setup: $(VENV)/.built  ## Make .venv with all that the tests need, and build the extension into it
+setup: $(VENV)/.built  ## Create .venv with everything that the tests need, and build the extension
 
 build: setup  ## Compile what changed; the same as setup
 
@@ -53,7 +53,7 @@ check: setup $(VENV)/.torch  ## Lint, types and formatting
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	cmp $(BUILD)/_core.pyi src/headrace/_core.pyi || { echo "the stub is out of date: make stub"; exit 1; }
 
-kernels: setup $(VENV)/.torch  ## Compile the Triton kernels for GPUs that need not be there, and run them on the CPU as compiled
+kernels: setup $(VENV)/.torch  ## Compile the Triton kernels for GPUs, and run the compiled code on the CPU
 	$(BIN)/python benchmarks/kernels.py --check --jobs $(JOBS)
 	$(BIN)/python -m pytest tests/kernels/test_images.py -q -m "slow or not slow" -k as_on_a_device
 	$(MAKE) --no-print-directory -j2 kernels-sm_80 kernels-sm_90
@@ -61,18 +61,18 @@ kernels: setup $(VENV)/.torch  ## Compile the Triton kernels for GPUs that need 
 kernels-sm_80 kernels-sm_90: kernels-%:
 	TRITON_INTERPRET=0 TRITON_CACHE_DIR=$(CURDIR)/build/triton $(BIN)/python -m pytest tests/kernels/ptx -q -m compiled -k $*
 
-format: setup  ## Format Python and C++, and mend what ruff can
+format: setup  ## Format Python and C++, and apply ruff's fixes
 	$(BIN)/ruff check --fix $(PY)
 	$(BIN)/ruff format $(PY)
 	$(BIN)/clang-format -i $(CPP)
 
-stub: setup  ## Take over the generated stub of the extension
+stub: setup  ## Copy the generated type stub of the extension to src
 	cp $(BUILD)/_core.pyi src/headrace/_core.pyi
 
-bench: setup  ## Compare the codec with its peers; ARGS are folders of images and options
+bench: setup  ## Measure the codec beside other codecs; ARGS are folders of images and options
 	$(BIN)/python benchmarks/codec.py $(ARGS)
 
-peers: setup $(VENV)/.torch $(PEERS)  ## Install each loader that the benchmarks compare with, under build/peers
+peers: setup $(VENV)/.torch $(PEERS)  ## Install the other loaders that the benchmarks measure, in build/peers
 	@cd build/peers && echo "installed:" $$(ls -d */.installed | cut -d/ -f1)
 
 # A peer that cannot be installed is named and omitted; the next `make peers` tries again.
@@ -81,7 +81,7 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 	@{ $(PYTHON) -m venv --clear $(@D) && $(@D)/bin/python -m pip install --requirement $<; } >build/peers/$*.log 2>&1 \
 	  && touch $@ || echo "not installed: $*: $$(grep -iE 'error|could not' build/peers/$*.log | tail -1)"
 
-# PyTorch is no dependency; what needs it here takes the version that the benchmarks compare with.
+# PyTorch is not a dependency. Tests and benchmarks use this version.
 $(VENV)/.torch: pyproject.toml | $(VENV)/.packages
 	$(BIN)/python -m pip install --quiet --group torch
 	touch $@
@@ -99,7 +99,7 @@ tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60
 	for test in pool claims engine "stress $(or $(SECONDS),60)"; do \
 	  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/tsan/tests/$$test || exit 1; done
 
-demo: setup $(VENV)/.torch  ## Load PNGs beside PyTorch's DataLoader, scikit-image's or those of IMAGES=folder
+demo: setup $(VENV)/.torch  ## Load PNGs with Headrace and with PyTorch's DataLoader; IMAGES=folder uses your own images
 	$(BIN)/python examples/demo.py $(IMAGES)
 
 clean:  ## Remove .venv and build

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a dataset of PNGs and load it beside PyTorch's DataLoader with Pillow: `make demo`, or with `IMAGES=folder`.
 
-Without a folder it makes PNGs of the photographs inside scikit-image. benchmarks/loaders.py measures the same with more
-care, and beside more loaders.
+Without a folder it makes PNGs from the photographs in scikit-image. benchmarks/loaders.py is the careful measurement,
+with more loaders.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ except ImportError:
 PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "hubble_deep_field", "ihc", "motorcycle_left", "rocket")
 SUFFIXES = {".jpeg", ".jpg", ".png", ".webp"}
 MADE = 96
-PIXELS = 150_000_000  # as many are loaded in an epoch, or all if there are fewer
+PIXELS = 150_000_000  # loaded per epoch, at most
 SIZE, BATCH, EPOCHS = 224, 32, 2
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -49,7 +49,7 @@ console = Console()
 
 @dataclass
 class Cost:
-    """What all epochs took."""
+    """Cost of all epochs."""
 
     images: int
     seconds: float
@@ -57,7 +57,7 @@ class Cost:
 
 
 def make_images(folder: Path) -> None:
-    """Sheets of 1024x768, four photographs each, from all corners of scikit-image's; some seconds of PNG encoding."""
+    """Write PNGs of 1024x768, each made of four crops of scikit-image photographs. Takes some seconds."""
     package = importlib.util.find_spec("skimage")
     if package is None or package.origin is None:
         sys.exit("scikit-image is not installed: `pip install scikit-image`, or `make demo IMAGES=folder`")
@@ -77,9 +77,9 @@ def make_images(folder: Path) -> None:
 
 
 def take_images(source: Path, folder: Path) -> None:
-    """Copy the images of the user's folder, up to a number of pixels that is loaded in a minute."""
+    """Copy images from the user's folder, up to PIXELS, so that the demo takes about a minute."""
     if not source.is_dir():
-        sys.exit(f"{source} is not a folder: name one with images, or none for scikit-image's photographs")
+        sys.exit(f"{source} is not a folder: pass a folder of images, or none to use the photographs in scikit-image")
     files = sorted(file for file in source.rglob("*") if file.suffix.lower() in SUFFIXES)
     pixels = 0
     for number, file in enumerate(files):
@@ -94,11 +94,11 @@ def take_images(source: Path, folder: Path) -> None:
             console.print(f"the first {number + 1} of {len(files)} images are enough for a demo", style="yellow")
             break
     if not pixels:
-        sys.exit(f"no image here ({', '.join(sorted(SUFFIXES))}): name another folder")
+        sys.exit(f"{source} must contain images ({', '.join(sorted(SUFFIXES))}); found none: pass another folder")
 
 
 class PillowFolder:
-    """What DataLoader users write: open, crop, resize, normalise."""
+    """A typical dataset for DataLoader: open, crop, resize, normalize."""
 
     def __init__(self, files: list[Path]) -> None:
         self.files = files
@@ -131,7 +131,7 @@ def cpu_seconds() -> float:
 
 
 def measure(epochs: Callable[[], Iterable[Any]]) -> Cost:
-    """Take all batches; making the loader and closing it count."""
+    """Iterate over all batches. Creating and closing the loader is included."""
     cpu, start, images = cpu_seconds(), time.perf_counter(), 0
     for batch in epochs():
         images += len(batch)
@@ -155,7 +155,7 @@ def with_headrace(dataset: Path, workers: int) -> Iterable[Any]:
 
 
 def main() -> None:
-    """Make or take images, build, load both ways, compare."""
+    """Prepare images, build a dataset, load it with both loaders, compare."""
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as scratch:
         folder, dataset = Path(scratch, "images"), Path(scratch, "images.hr")
@@ -163,14 +163,14 @@ def main() -> None:
         if len(sys.argv) > 1:
             take_images(Path(sys.argv[1]), folder)
         else:
-            say("making PNGs of scikit-image's photographs")
+            say("making PNGs from the photographs in scikit-image")
             make_images(folder)
         build(folder, dataset)
         costs = {}
         files = sorted(folder.iterdir())
-        # The DataLoader first: it forks, which is best done before there are threads.
+        # The DataLoader runs first, because it forks, and a fork is safe only before threads start.
         if torch is None:
-            say("PyTorch is not installed, so there is no DataLoader to compare with; `make demo` installs it")
+            say("PyTorch is not installed, so DataLoader is not measured; `make demo` installs it")
         else:
             say("loading with DataLoader and Pillow")
             costs["DataLoader + Pillow"] = measure(lambda: with_dataloader(files, workers))
@@ -181,12 +181,12 @@ def main() -> None:
 
 
 def say(text: str) -> None:
-    """Tell what happens now. A moving display would have a thread, whose CPU time would be counted."""
+    """Print a line. A live display would run in a thread, and its CPU time would be measured too."""
     console.print(text, style="dim", highlight=False)
 
 
 def build(folder: Path, dataset: Path) -> None:
-    """Build the dataset, and see for some images that it has all their pixels."""
+    """Build the dataset, and compare the pixels of some images with Pillow's."""
     files = sorted(folder.iterdir())
     jpegs = sum(file.suffix.lower() in {".jpg", ".jpeg"} for file in files)
     form = "keep" if 2 * jpegs > len(files) else "hri:fast"
@@ -197,20 +197,20 @@ def build(folder: Path, dataset: Path) -> None:
     opened = headrace.open(dataset)
     some = range(0, len(files), max(1, len(files) // 8))
     same = [np.array_equal(opened[number]["image"], np.asarray(read(files[number]))) for number in some]
-    console.print(f"the pixels of {sum(same)} of {len(same)} that were compared are Pillow's", highlight=False)
+    console.print(f"compared {len(same)} images with Pillow: {sum(same)} have the same pixels", highlight=False)
 
 
 def read(file: Path) -> Image.Image:
-    """An image in colour, by Pillow."""
+    """Read an image as RGB with Pillow."""
     with Image.open(file) as image:
         return image.convert("RGB")
 
 
 def table(costs: dict[str, Cost], title: str) -> Table:
-    """Images a second and CPU time, side by side."""
+    """Return a table of images per second and CPU time."""
     shown = Table(title=title, title_style="bold", title_justify="left", box=box.SIMPLE_HEAD)
     first = next(iter(costs.values()))
-    for column in ("", "images/s", "faster", "CPU ms an image", "less CPU"):
+    for column in ("", "images/s", "faster", "CPU ms per image", "less CPU"):
         shown.add_column(column, justify="right" if column else "left", no_wrap=True)
     for name, cost in costs.items():
         rate, cpu = cost.images / cost.seconds, 1000 * cost.cpu_seconds / cost.images

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train a small network on class folders of images, however they are stored: `python examples/small_cnn.py DATASET`.
 
-The pixels of a lossless format are those of the files that it was made of, and the order and all random crops depend on
-the seed alone. So the losses are the same, bit for bit, whether a dataset holds the original files, another format or a
-mix of formats.
+A lossless format keeps the pixels of the original files, and order and random crops depend on the seed alone. Therefore
+the losses are the same, bit for bit, whether a dataset stores the original files, another format or a mix of formats.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TRANSFORM: list[Transform] = [RandomResizedCrop(64), HorizontalFlip(), Normalize
 
 
 def make_model(classes: int) -> nn.Module:
-    """Two convolutions and a layer on top; the same weights each time."""
+    """Return a network of two convolutions and a linear layer, with the same weights in every run."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU(),
@@ -32,7 +31,7 @@ def make_model(classes: int) -> nn.Module:
 
 
 def train(batches: Iterable[dict[str, Any]], classes: int) -> list[float]:
-    """Take a step a batch and give the losses."""
+    """Train one step per batch and return the losses."""
     model = make_model(classes)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     losses = []
@@ -46,11 +45,11 @@ def train(batches: Iterable[dict[str, Any]], classes: int) -> list[float]:
 
 
 def main(path: str, *, epochs: int = 2, batch_size: int = 32) -> list[float]:
-    """Train on a dataset and give the losses of all steps."""
+    """Train on a dataset and return the losses of all steps."""
     with headrace.Loader(path, batch_size=batch_size, shuffle=True, seed=1, transform=TRANSFORM) as loader:
         classes = len(loader.dataset.classes or [])
         losses = train((batch for _ in range(epochs) for batch in loader), classes)
-    print(f"{path}: {len(losses)} steps, loss {losses[0]:.4f} at first, {losses[-1]:.4f} at last")
+    print(f"{path}: {len(losses)} steps, first loss {losses[0]:.4f}, last loss {losses[-1]:.4f}")
     return losses
 
 
