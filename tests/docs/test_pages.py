@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code in the documentation runs as it stands, page by page, each in an empty folder; its links lead somewhere."""
+"""The code blocks of every page run as printed, each page in an empty folder; links and make targets exist."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ COMMANDS = {"headrace": "headrace", "torchrun": "torch.distributed.run"}
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
-    """The language of each block, the file that it is if it has a title, and its code."""
+    """Return (language, title, code) of each block. A block with a title is a file."""
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
 def script(page: Path) -> str:
-    """One program of all blocks: Python as it is, with names shared; the shell's lines through `sh`; files written."""
+    """Return one program that runs all blocks of a page: Python in one namespace, bash through `sh`, files written."""
     lines = ["import pathlib", "import subprocess"]
     for language, title, code in blocks(page):
         if title:
@@ -43,7 +43,7 @@ def script(page: Path) -> str:
 
 @pytest.fixture
 def path_with_commands(tmp_path_factory):
-    """A folder with `headrace` and `torchrun` as this Python has them, before all else on the path."""
+    """PATH that starts with a folder in which `headrace` and `torchrun` use this Python."""
     folder = tmp_path_factory.mktemp("bin")
     for name, module in COMMANDS.items():
         command = folder / name
@@ -54,7 +54,7 @@ def path_with_commands(tmp_path_factory):
 
 @pytest.fixture
 def a_users_environment(path_with_commands):
-    """What the tests of kernels set for themselves is no part of it: Triton's interpreter would decode, slowly."""
+    """Environment without TRITON_INTERPRET, which kernel tests set and which makes decoding slow."""
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     return {**kept, "PATH": path_with_commands}
 
