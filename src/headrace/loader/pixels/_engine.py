@@ -40,7 +40,7 @@ class PixelBatch(Protocol):
         ...
 
     def failures(self) -> list[tuple[int, int, int, str, str]]:
-        """Return (position, number of the field, number of the rendition, name of the error class, message) per failure."""
+        """Return (position, field number, rendition number, error class name, message) for each failure."""
         ...
 
 
