@@ -46,3 +46,12 @@ def test_damage_is_named(run, folder):
     assert ran.code == 1
     for name in ("tile.hri", "head.hri", "none.hri"):
         assert f"failed {name}: " in ran.err
+
+
+def test_info_of_an_image_is_inspect(run, folder):
+    """`info` takes an image as well as a dataset."""
+    (folder / "a[1].hri").write_bytes(ENCODED)
+
+    assert run("info", "a[1].hri", "--json").out == run("inspect", "a[1].hri", "--json").out
+    assert "20 x 30 x 3" in run("info", "a[1].hri").out
+    assert run("info", "none.hri").code == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace info`: what a dataset holds."""
+"""`headrace info`: what a dataset or an image holds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from headrace.cli import _batch
 from headrace.cli._say import fail, say
+from headrace.cli.inspect import inspect
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -18,22 +19,28 @@ if TYPE_CHECKING:
 
 
 def info(
-    dataset: Annotated[Path, typer.Argument(help="The dataset's folder.", show_default=False)],
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Samples to show.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for other programs.")] = False,
+    path: Annotated[Path, typer.Argument(help="Folder of a dataset, or an .hri file.", show_default=False)],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Number of samples of a dataset to show.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
-    """Show what a dataset holds: fields, formats, sizes, and its first samples.
+    """Show what a dataset or an image holds.
 
-    Only the index is read, so it takes no time however large the dataset.
+    For a dataset: fields, formats, sizes, and its first samples. Only the index is
+    read, so a large dataset takes no longer than a small one. For an .hri file:
+    the same as headrace inspect.
 
     \b
     headrace info photos.hr
     headrace info photos.hr --json | jq .samples
+    headrace info photo.hri
     """
+    if path.suffix == ".hri" and not path.is_dir():
+        inspect([str(path)], as_json=as_json)
+        return
     from headrace import records  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
 
     try:
-        opened = records.open_dataset(dataset)
+        opened = records.open_dataset(path)
         summary = _summarise(opened)
         first = [_describe(opened, index) for index in range(min(rows, len(opened)))]
     except (HeadraceError, OSError) as error:
@@ -42,7 +49,7 @@ def info(
     if as_json:
         typer.echo(json.dumps({**summary, "first": first}))
         return
-    say(f"{dataset}: {len(opened)} samples, {_batch.human_bytes(summary['bytes'])} in {summary['shards']} shards")
+    say(f"{path}: {len(opened)} samples, {_batch.human_bytes(summary['bytes'])} in {summary['shards']} shards")
     _show_fields(opened)
     if opened.classes is not None:
         names = opened.classes

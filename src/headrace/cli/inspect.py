@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace inspect`: what `.hri` files say of themselves."""
+"""`headrace inspect`: size, dtype, mode and metadata of `.hri` files."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from headrace.files import read_file
 
 def inspect(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders or quoted globs.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for other programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line instead of a table.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Decode every tile too, so that damage anywhere is found.")
+        bool, typer.Option("--verify", help="Also decode every tile, to find damage anywhere in the file.")
     ] = False,
     max_pixels: MaxPixels = 2**30,
 ) -> None:
     """Show size, type, mode and metadata of .hri images.
 
-    The header's checksum is always verified; tiles are looked at only with
-    --verify, strip by strip: an image of any size needs little memory.
-    A damaged file is named, and the exit code is then 1.
+    The checksum of the header is always verified. With --verify, tiles are decoded
+    too, a few at a time, so large images need little memory. If a file is damaged,
+    it is named and the exit code is 1.
 
     \b
     headrace inspect photo.hri
