@@ -152,8 +152,9 @@ bool Batch::place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::ui
     }
     return true;
   }
-  // The place of a failed sample is filled with zeros, so that the others keep theirs.
-  if (jobs.size() < outputs.size()) std::fill_n(at, outputs.size() * shape.bytes(), std::uint8_t{0});
+  // A failed sample keeps its place, so that the others keep theirs. Nobody reads it, and it is not cleared: the shape
+  // is only a claim until an image was decoded, and writing to memory for a false claim would take that memory for
+  // nothing.
   for (Output& each : outputs) {
     each = {shape, at};
     at += shape.bytes();
