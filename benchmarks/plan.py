@@ -26,7 +26,8 @@ from benchmarks import machine, results, tables
 from benchmarks._plan import adaptive, mix, records, report
 from benchmarks._plan.measure import Datasets, Recipe
 from headrace.errors import HeadraceError
-from headrace.planning import Calibration, calibrate, measure_storage
+from headrace.measuring import measure_storage
+from headrace.planning import Calibration, calibrate
 from headrace.transforms import HorizontalFlip, RandomCrop, Resize
 
 # Large photographs are scaled down as a whole; small ones are cropped.

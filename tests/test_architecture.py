@@ -17,10 +17,11 @@ PACKAGE = ROOT / "src" / "headrace"
 LAYERS = (
     {"cli", "__main__"},
     {"building", "planning", "profiling", "near worker"},
+    {"measuring"},
     {"loader"},
     {"formats", "prongs", "records", "sources", "storage", "transforms"},
     {"codec", "kernels"},
-    {"_core", "errors", "files", "terminal"},
+    {"_core", "errors", "files", "terminal", "units"},
 )
 NEAR_WORKER = "prongs/worker"
 CORE_USERS = {"codec", "formats", "kernels", "loader", "prongs", "records", "transforms"}

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 import headrace
-from headrace.profiling import ReadRate, measure_raw_files, measure_records
+from headrace.measuring import ReadRate, measure_raw_files, measure_records
 from headrace.records import hash64
 
 FILES = 20_000

@@ -43,9 +43,9 @@ def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
 
     assert ran.code == 0
     assert ran.err.splitlines()[0] == "serving rank 0 of run run: batches of 2 samples"
-    assert "serving 1 rank: gave 1 batch, 8.2 kB" in ran.err
+    assert "serving 1 rank: gave 1 batch, 8.19 kB" in ran.err
     assert "finished rank 0 of run run: gave 1 batch, 0.00819 MB" in ran.err
-    assert ran.err.splitlines()[-1] == "ended: gave 1 batch, 8.2 kB"
+    assert ran.err.splitlines()[-1] == "ended: gave 1 batch, 8.19 kB"
     assert list(Path("exchange").iterdir()) == []
 
 
@@ -54,7 +54,7 @@ def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
     [
         (["near"], "name the dataset and the exchange folder"),
         (["near", "absent.hr", "exchange"], "absent.hr"),
-        (["near", "eight.hr", "exchange", "--ahead", "much"], "no size"),
+        (["near", "eight.hr", "exchange", "--ahead", "much"], "a size must"),
         (["near", "eight.hr", "exchange", "--ranks", "1-x"], "no ranks"),
         (["near", "eight.hr", "exchange", "--cpu-share", "1.5"], "cpu-share"),
     ],
@@ -79,7 +79,7 @@ def test_the_line_says_how_it_goes():
         2, batches=41, given_bytes=7 * 10**9, seconds_a_batch=0.25, held_bytes=10, cpu_seconds=12.0, trouble=""
     )
 
-    line = "serving 2 ranks: gave 41 batches, 7.0 GB, 0.25 s per batch, 10 B not read yet, 12.0 CPU seconds"
+    line = "serving 2 ranks: gave 41 batches, 7.00 GB, 0.25 s per batch, 10 B not read yet, 12.0 CPU seconds"
     assert _line(now, Path("x")) == line
     assert _line(now._replace(ranks=0), Path("x")) == "waiting for a loader in x"
     assert _line(now._replace(ranks=0, trouble="what"), Path("x")).endswith("; what")

@@ -17,7 +17,7 @@ import headrace
 from headrace import profiling
 from headrace.cli import app
 from headrace.planning import USUAL_BATCH, Calibration, Plan, WhatIf
-from headrace.profiling.showing import _html
+from headrace.profiling.report import _html
 from headrace.profiling.subjects._settings import read_recipe
 
 
@@ -251,7 +251,7 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
         (["--what-if", "cores=2", "storage=1GB/s", "step-ms=5"], "SOURCE_OR_DATASET"),
         (["photos", "--recipe", "r.json", "--crop", "8"], "leave --crop"),
         (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
-        (["--calibration", "PLAN", "--disk-budget", "much"], "'much' is no size"),
+        (["--calibration", "PLAN", "--disk-budget", "much"], "a size must be written as"),
         (["--calibration", "PLAN", "--emulate", "gpus=3"], "'gpus=3' cannot be emulated"),
         (["--calibration", "PLAN", "--formats", "webp"], "webp was not calibrated"),
         (["--calibration", "PLAN", "--what-if", "cores=2"], "the grid lacks"),

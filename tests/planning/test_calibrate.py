@@ -13,9 +13,8 @@ from tests.planning.pictures import make_folder
 
 import headrace
 from headrace import errors
-from headrace.planning import Calibration, calibrate, find_machine, measure_storage
-from headrace.planning._sample import open_any, take_sample
-from headrace.planning._storage import _Requests
+from headrace.measuring._sampling import open_any, take_sample
+from headrace.planning import Calibration, calibrate, find_machine
 from headrace.transforms import CenterCrop, HorizontalFlip, RandomCrop, Recipe
 
 
@@ -154,23 +153,6 @@ def test_sources_without_images_are_refused(tmp_path):
         take_sample([{"label": 3}], 2)
     with pytest.raises(errors.BadSource):
         take_sample(tmp_path, 2)
-
-
-def test_a_few_small_files_are_read_until_there_is_something_to_measure(tmp_path):
-    (tmp_path / "small").write_bytes(bytes(8192))
-    for least, read in ((0, 8192), (100_000, 13 * 8192)):
-        with (tmp_path / "small").open("rb") as file:
-            requests = _Requests([(file.fileno(), 8192)], 4096, least)
-            requests.work(deadline=float("inf"))
-        assert requests.n_bytes == read
-
-
-def test_storage_is_read_at_least_once(folder, tmp_path):
-    rate = measure_storage(sorted(folder.rglob("*.png")), request_bytes=8192, queue_depth=3, seconds=0.2)
-
-    assert rate.bytes_per_second > 0
-    with pytest.raises(ValueError, match="4 KiB or more"):
-        measure_storage([tmp_path / "nothing"])
 
 
 def test_a_machine_is_found_or_supposed(folder, photos):

@@ -27,10 +27,10 @@ from headrace.profiling import (
     Stage,
     judge,
 )
-from headrace.profiling._figures import number_text
 from headrace.profiling.judging._consistency import contradictions
 from headrace.profiling.judging._reconcile import run_pipeline
 from headrace.profiling.judging._shown import energy_parts
+from headrace.units import number_text
 
 rates = st.floats(5.0, 20_000.0)
 maybe_rates = st.none() | rates

@@ -6,19 +6,18 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.profiling.bottlenecks import write_dataset, write_folder
+from tests.profiling.bottlenecks import write_folder
 
 from headrace import transforms
 from headrace.errors import ProfileError
-from headrace.profiling import measure_raw_files, measure_records
-from headrace.profiling.measuring import _batches, _cold, _differential, _disturbance, _energy, _meters, _rates, _raw
-from headrace.profiling.measuring._raw import RawLoader, RawSample, Throttle
+from headrace.measuring import read_file
+from headrace.profiling.stages import _batches, _differential, _raw
+from headrace.profiling.stages._raw import RawLoader, RawSample, Throttle
 from headrace.profiling.subjects import _course, _foreign, _settings
 
 
@@ -27,87 +26,12 @@ def folder(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("parts") / "photos")
 
 
-# Rates.
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_pass_does_everything_once(workers):
-    done = []
-    _rates.pass_over(done.append, 20, workers=workers)
-
-    assert sorted(done) == list(range(20))
-
-
-def test_timing_goes_round_and_tells_waiting_from_working():
-    seen = set()
-    timing = _rates.timed(lambda number: (seen.add(number), time.sleep(0.002)), 4, workers=2, seconds=0.1)
-
-    assert seen == {0, 1, 2, 3}
-    assert timing.cpu_seconds < 1 / timing.rate
-
-
-def test_what_a_thread_raises_comes_out():
-    def work(number):
-        raise ValueError(f"image {number} is bad")
-
-    with pytest.raises(ValueError, match="is bad"):
-        _rates.pass_over(work, 8, workers=4)
-    assert not [thread for thread in threading.enumerate() if thread.name == "headrace-profile"]
-
-
-# Files.
-
-
-def test_files_are_cold_after_they_were_dropped(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(os.urandom(1 << 20))
-    path.read_bytes()
-    if _cold.cached_share([path]) != 1:
-        pytest.skip("the kernel does not tell what it has in memory")
-    _cold.drop([path])
-    share = _cold.cached_share([path])
-    if share == 1:
-        pytest.skip("the file system has nothing but memory")
-
-    assert share == 0
-    assert _cold.read(str(path), 5, 7) == path.read_bytes()[5:12]
-
-
-def test_direct_reads_give_what_was_asked_for(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(10_000))
-    handle = _cold.open_direct(str(path))
-    if handle is None:
-        pytest.skip("the file system has no direct reads")
-    reader = _cold.DirectReader()
-    try:
-        assert reader.read(handle, 5000, 100) >= 100 + 5000 % _cold.BLOCK
-        assert reader.read(handle, 0, 10_000) == 10_000
-    finally:
-        reader.close()
-        os.close(handle)
-
-
-def test_files_and_records_of_the_same_images_are_read(folder, tmp_path):
-    """As many as were asked for, with the bytes that they have."""
-    paths = sorted(folder.rglob("*.png"))
-    files = measure_raw_files(paths, workers=2)
-    dataset = write_dataset(tmp_path / "x.hr", format="raw")
-    records = measure_records(dataset, images=10, workers=2, seconds=0.01)
-
-    assert files.images == len(paths)
-    assert files.image_bytes == pytest.approx(np.mean([path.stat().st_size for path in paths]))
-    assert records.images == 10
-    assert records.image_bytes >= 64 * 64 * 3
-    assert files.bytes_per_second > 0 < records.rate
-
-
 # The loader of plain files.
 
 
 def raw_samples(folder):
     paths = sorted(folder.rglob("*.png"))
-    return [RawSample(path.name, partial(_cold.read, str(path)), number) for number, path in enumerate(paths)]
+    return [RawSample(path.name, partial(read_file, str(path)), number) for number, path in enumerate(paths)]
 
 
 def test_the_raw_loader_gives_every_file_once_with_its_label(folder):
@@ -132,7 +56,7 @@ def test_a_batch_that_takes_too_long_is_cut_and_nothing_is_lost(folder):
 def test_the_raw_loader_passes_over_files_that_are_damaged_or_gone(folder, tmp_path):
     samples = [
         RawSample("damaged", lambda: b"\x89PNG\r\n\x1a\n and no more"),
-        RawSample("gone", partial(_cold.read, str(tmp_path / "gone"))),
+        RawSample("gone", partial(read_file, str(tmp_path / "gone"))),
         *raw_samples(folder)[:3],
     ]
     loader = RawLoader(samples, transforms.compile(None), batch_size=5, workers=2)
@@ -289,78 +213,6 @@ def test_a_collate_function_may_take_samples_apart():
     assert clock.calls > 1
     assert samples[0]["label"] == 1
     assert _foreign._collate(lambda _: samples.pop(), samples, 4, 10.0) is None
-
-
-# Meters.
-
-
-def test_cpu_time_and_memory_are_metered():
-    with _meters.metered() as cost:
-        block = np.ones(8 << 20, np.uint8)
-        end = time.thread_time() + 0.03
-        while time.thread_time() < end:
-            block.sum()
-
-    assert cost.cpu_seconds >= 0.01
-    assert cost.seconds > 0
-    assert cost.peak_bytes is None or cost.peak_bytes > 8 << 20
-    assert cost.others is None or cost.others >= 0
-
-
-def test_the_page_cache_of_a_container_is_free_memory(tmp_path):
-    assert _meters._container_limit(tmp_path) is None
-    for name, text in (("max", "1000"), ("current", "900"), ("stat", "anon 200\nactive_file 300\ninactive_file 400\n")):
-        (tmp_path / f"memory.{name}").write_text(text)
-
-    assert _meters._container_limit(tmp_path) == 800
-    (tmp_path / "memory.max").write_text("max")
-    assert _meters._container_limit(tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("others", "seconds", "names"),
-    [((0.1, 0.2), 1.0, ()), ((1.5, 0.1), 1.0, ("one",)), ((1.5, 0.9), 1.0, ("one", "two")), ((1.5, 1.5), 0.2, ())],
-    ids=["quiet", "once", "always", "too short to tell"],
-)
-def test_a_disturbed_measurement_is_told(monkeypatch, others, seconds, names):
-    found = iter(others)
-    monkeypatch.setattr(_disturbance, "metered", lambda: nullcontext(_meters.Cost(seconds=seconds, others=next(found))))
-    monkeypatch.setattr(_disturbance.os, "cpu_count", lambda: 2)
-    watch = _disturbance.Watch(2)
-    for name in ("one", "two"):
-        with watch.during(name):
-            pass
-
-    assert watch.disturbed == names
-
-
-@pytest.fixture
-def powercap(tmp_path):
-    """Two packages, one of which has a zone inside that is counted in it."""
-    for name in ("intel-rapl:0", "intel-rapl:1", "intel-rapl:0:0"):
-        zone = tmp_path / name
-        zone.mkdir()
-        (zone / "energy_uj").write_text("1000000")
-        (zone / "max_energy_range_uj").write_text("9000000")
-    return tmp_path
-
-
-def test_energy_is_read_from_counters_that_start_anew(powercap, monkeypatch):
-    monkeypatch.setattr(_energy, "_nvml_counters", list)
-    counter = _energy.EnergyCounter(powercap)
-    counter.start()
-    (powercap / "intel-rapl:0/energy_uj").write_text("3000000")
-    (powercap / "intel-rapl:1/energy_uj").write_text("500000")
-
-    assert counter.source == "rapl"
-    assert counter.stop() == pytest.approx(2.0 + 8.5)
-
-
-def test_without_counters_there_is_no_source(tmp_path, monkeypatch):
-    monkeypatch.setattr(_energy, "_nvml_counters", list)
-
-    assert _energy.EnergyCounter(tmp_path / "none").source is None
-    assert _energy.estimated_joules(2.0, 10.0) == 20.0
 
 
 # Emulated machines, and what was asked for.

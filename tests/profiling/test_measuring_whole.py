@@ -32,7 +32,7 @@ import headrace
 from headrace import profiling
 from headrace.cli import app
 from headrace.errors import HeadraceError, ProfileError
-from headrace.profiling.showing import _html
+from headrace.profiling.report import _html
 from headrace.transforms import CenterCrop, PerBatch
 
 SHORT = 0.4

@@ -18,7 +18,7 @@ from tests.profiling import profiles
 import headrace.profiling
 from headrace.errors import MissingExtra
 from headrace.profiling import Energy, Measurements, NearProng, RawAndRecords, Report, WhatIf
-from headrace.profiling.showing import _html
+from headrace.profiling.report import _html
 
 HOSTILE = "<script>alert(1)</script>[red]\"'&\x1b[31m\x07\u202e\udcff\n--force"
 SUBJECTS = {
@@ -36,7 +36,7 @@ SUBJECTS = {
     "half a pair": replace(profiles.even(), raw_and_records=RawAndRecords(images=3, records_cold=10.0)),
     "counted energy": replace(profiles.even(), energy=Energy(joules=0.2, estimated=False, meter="rapl")),
 }
-CSS = (Path(headrace.profiling.__file__).parent / "showing" / "templates" / "report.css").read_text()
+CSS = (Path(headrace.profiling.__file__).parent / "report" / "templates" / "report.css").read_text()
 
 
 def shown(report: Report, width: int = 100) -> str:

@@ -16,8 +16,9 @@ from tests.profiling import profiles
 
 from headrace.errors import InvalidReport
 from headrace.profiling import Report, judge
-from headrace.profiling._figures import brief_text, bytes_text, number_text, percent_text, printable, seconds_text
-from headrace.profiling.showing._svg import spread, ticks
+from headrace.profiling.report._summary import printable
+from headrace.profiling.report._svg import spread, ticks
+from headrace.units import brief_text, bytes_text, number_text, percent_text, seconds_text
 
 TREES = [
     Report(measurements).to_json()

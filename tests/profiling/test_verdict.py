@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.profiling.profiles import CORES, EVEN, STAGE_NAMES, curve, even, foreign, full, partial
 
 from headrace.profiling import Differential, Machine, Measurements, Rate, RecipeSummary, Source, Stage, judge
-from headrace.profiling.showing._summary import stage_rows
+from headrace.profiling.report._summary import stage_rows
 
 PLACES = {"open": "storage", "read": "storage", "decode": "cores", "transform": "cores", "batch": "thread"}
 slowness = st.floats(1.3, 100.0)

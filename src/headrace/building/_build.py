@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -31,6 +30,7 @@ from headrace.errors import BuildError
 from headrace.records import Dataset
 from headrace.records._manifest import MANIFEST
 from headrace.sources import DatasetSource, Source, open_source
+from headrace.units import usable_cores
 
 # Below so many bytes an image, for each worker, processes are used. An estimate from the shares that `_hire` names:
 # where exactly the two are equally fast has not been measured.
@@ -189,7 +189,7 @@ def prepare(folder: Path, *, force: bool) -> None:
 
 def count_workers(workers: int | None) -> int:
     if workers is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return usable_cores()
     if workers < 1:
         raise ValueError(f"workers is at least 1, not {workers}")
     return workers

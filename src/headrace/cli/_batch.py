@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,6 +14,7 @@ import typer
 
 from headrace.cli._files import Task, Tasks
 from headrace.terminal import printable
+from headrace.units import bytes_text, usable_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,7 @@ class Tally:
         if not self.done:
             return line
         return (
-            f"{line}: {human_bytes(read)} → {human_bytes(written)} (ratio {written / max(read, 1):.3f}), "
+            f"{line}: {bytes_text(read)} → {bytes_text(written)} (ratio {written / max(read, 1):.3f}), "
             f"{megapixels:.1f} MP in {self.seconds:.2f} s ({megapixels / max(self.seconds, 1e-9):.1f} MP/s; "
             f"the codec alone {megapixels / max(codec_seconds, 1e-9):.0f} MP/s a thread)"
         )
@@ -77,14 +77,6 @@ def run(tasks: Tasks, work: Callable[[Task], Done], *, verb: str, workers: int) 
         raise typer.Exit(FAILED)
 
 
-def human_bytes(n: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1000
-    return f"{n:.1f} TB"
-
-
 def _work_through(
     tasks: list[Task], work: Callable[[Task], Done], tally: Tally, console: Console, workers: int
 ) -> None:
@@ -98,7 +90,7 @@ def _work_through(
     )
     started = time.perf_counter()
     bar = progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with bar, ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+    with bar, ThreadPoolExecutor(workers or usable_cores()) as pool:
         row = bar.add_task("", total=len(tasks))
         futures = {pool.submit(work, task): task for task in tasks}
         try:

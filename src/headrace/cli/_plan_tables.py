@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.cli import _batch
+from headrace.units import bytes_per_second_text, bytes_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,20 +109,13 @@ def _point(point: Point) -> tuple[str, ...]:
     return (
         f"{point.step * 1e3:.3g} ms",
         f"{point.cores:g}",
-        rate_text(point.storage_rate),
+        bytes_per_second_text(point.storage_rate),
         mix.removeprefix("100% ") if len(point.shares) == 1 else mix,
         f"{point.rate:,.0f}",
         f"{point.busy:.0%}",
         f"{point.dollars_per_hour:.2f}",
         "any" if point.images_per_dollar == float("inf") else f"{point.images_per_dollar / 1e6:.3g}",
     )
-
-
-def rate_text(rate: float) -> str:
-    """Bytes a second as people say it."""
-    from headrace.planning._units import bytes_text  # noqa: PLC0415 - brings the loader, which other verbs do not need
-
-    return "no limit" if rate == float("inf") else f"{bytes_text(rate)}/s"
 
 
 def seconds_text(seconds: float) -> str:
@@ -132,7 +125,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def _cells(prediction: Prediction, *, over: bool) -> tuple[str, ...]:
-    size = _batch.human_bytes(int(prediction.stored_bytes))
+    size = bytes_text(int(prediction.stored_bytes))
     return (
         f"{prediction.rate:,.0f}",
         f"{prediction.preparation_rate:,.0f}",
@@ -144,7 +137,10 @@ def _cells(prediction: Prediction, *, over: bool) -> tuple[str, ...]:
 
 def _machine(found: Plan) -> str:
     machine = found.machine
-    words = [f"{machine.cores:g} core{'' if machine.cores == 1 else 's'}", f"storage {rate_text(machine.storage_rate)}"]
+    words = [
+        f"{machine.cores:g} core{'' if machine.cores == 1 else 's'}",
+        f"storage {bytes_per_second_text(machine.storage_rate)}",
+    ]
     if found.step:
         words.append(f"step {found.step * 1e3:.3g} ms for {found.calibration.batch_size}")
     return ", ".join(words) + (" (emulated)" if machine.emulated else "")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -17,21 +16,23 @@ import headrace
 from headrace.cli import _batch
 from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
+from headrace.units import bytes_text, parse_bytes
 
 if TYPE_CHECKING:
     from headrace.building import BuildReport, Progress
 
 Kind = Literal["auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _LINE_SECONDS = 10.0
 
 
 def parse_size(text: str) -> int:
-    """Read `256MiB`, `1GB` or a plain number of bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", text.strip().lower())
-    size = 0 if match is None else int(float(match[1]) * _UNITS[match[2] or ""])
+    """Read a size of at least 1 byte from the command line."""
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     if size < 1:
-        raise typer.BadParameter(f"{text!r} is no size; write 256MiB, 1GB or a number of bytes")
+        raise typer.BadParameter(f"a size must be at least 1 byte; got {text!r}")
     return size
 
 
@@ -138,7 +139,7 @@ def _tell(report: BuildReport) -> None:
         return
     say(
         f"built {report.path}: {_count(report.samples, 'sample')} in {_count(report.shards, 'shard')}{kept}; "
-        f"{_batch.human_bytes(report.source_bytes)} → {_batch.human_bytes(report.n_bytes)} (ratio {ratio:.3f}) "
+        f"{bytes_text(report.source_bytes)} → {bytes_text(report.n_bytes)} (ratio {ratio:.3f}) "
         f"in {report.seconds:.1f} s, {report.samples_per_second:.1f} samples/s"
     )
     for skipped in report.skipped:

@@ -11,6 +11,7 @@ import typer
 from headrace.cli import _batch
 from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
+from headrace.units import bytes_text
 
 
 def extract(
@@ -46,4 +47,4 @@ def extract(
     except (HeadraceError, OSError, KeyError, ValueError) as error:
         fail(error)
         raise typer.Exit(_batch.FAILED) from None
-    say(f"extracted {written} images, {_batch.human_bytes(n_bytes)}, to {output}")
+    say(f"extracted {written} images, {bytes_text(n_bytes)}, to {output}")

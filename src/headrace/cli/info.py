@@ -13,6 +13,7 @@ from headrace.cli import _batch
 from headrace.cli._say import fail, say
 from headrace.cli.inspect import inspect
 from headrace.errors import HeadraceError
+from headrace.units import bytes_text
 
 if TYPE_CHECKING:
     from headrace.records import Dataset
@@ -49,7 +50,7 @@ def info(
     if as_json:
         typer.echo(json.dumps({**summary, "first": first}))
         return
-    say(f"{path}: {len(opened)} samples, {_batch.human_bytes(summary['bytes'])} in {summary['shards']} shards")
+    say(f"{path}: {len(opened)} samples, {bytes_text(summary['bytes'])} in {summary['shards']} shards")
     _show_fields(opened)
     if opened.classes is not None:
         names = opened.classes
@@ -57,7 +58,7 @@ def info(
     source = summary["source"]
     say(
         f"source   {source.get('name') or '-'} ({source.get('kind')}), "
-        f"{_batch.human_bytes(source.get('bytes', 0))}; {summary['skipped']} samples skipped"
+        f"{bytes_text(source.get('bytes', 0))}; {summary['skipped']} samples skipped"
     )
     say(f"made by  {summary['writer']}; fingerprint {summary['fingerprint']}")
     for number, sample in enumerate(first):
@@ -96,7 +97,7 @@ def _describe(dataset: Dataset, index: int) -> dict[str, Any]:
         if kind in ("image", "mask"):
             rendition = dataset.rendition(index, name)
             size = " x ".join(map(str, rendition.shape))
-            sample[name] = f"{size} {rendition.dtype}, {rendition.format}, {_batch.human_bytes(rendition.n_bytes)}"
+            sample[name] = f"{size} {rendition.dtype}, {rendition.format}, {bytes_text(rendition.n_bytes)}"
         else:
             value = dataset.value(index, name)
             sample[name] = f"{len(value.labels)} boxes" if kind == "boxes" else _short(value)

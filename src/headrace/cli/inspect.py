@@ -17,6 +17,7 @@ from headrace.cli._options import MaxPixels
 from headrace.cli._say import cell, say
 from headrace.errors import HeadraceError
 from headrace.files import read_file
+from headrace.units import bytes_text
 
 
 def inspect(
@@ -92,7 +93,7 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
             str(row["n_bytes"]),
             f"{row['bits_per_pixel']:.2f}",
             f"{row['ratio_to_raw']:.3f}",
-            cell(", ".join(f"{key} ({_batch.human_bytes(size)})" for key, size in row["metadata"].items())),
+            cell(", ".join(f"{key} ({bytes_text(size)})" for key, size in row["metadata"].items())),
         )
     # Piped into a file a table has no width to fit, and nothing is cut off.
     console = Console()

@@ -16,6 +16,7 @@ from headrace.cli._say import fail
 from headrace.cli.build import parse_size
 from headrace.errors import HeadraceError
 from headrace.terminal import printable
+from headrace.units import bytes_text, usable_cores
 
 if TYPE_CHECKING:
     from headrace.prongs.worker import NearWorker, Progress
@@ -124,11 +125,7 @@ def parse_ranks(text: str) -> set[int]:
 
 
 def _threads(workers: int) -> int:
-    if workers:
-        return workers
-    from headrace.loader import cores  # noqa: PLC0415 - brings pyarrow
-
-    return cores()
+    return workers or usable_cores()
 
 
 def _serve(
@@ -212,10 +209,10 @@ def _line(now: Progress, exchange: Path) -> str:
     pace = "" if now.seconds_a_batch is None else f", {now.seconds_a_batch:.3g} s per batch"
     return (
         f"serving {now.ranks} {'rank' if now.ranks == 1 else 'ranks'}: gave {_given(now)}{pace}, "
-        f"{_batch.human_bytes(now.held_bytes)} not read yet, {now.cpu_seconds:.1f} CPU seconds{trouble}"
+        f"{bytes_text(now.held_bytes)} not read yet, {now.cpu_seconds:.1f} CPU seconds{trouble}"
     )
 
 
 def _given(now: Progress) -> str:
     batches = "1 batch" if now.batches == 1 else f"{now.batches} batches"
-    return f"{batches}, {_batch.human_bytes(now.given_bytes)}"
+    return f"{batches}, {bytes_text(now.given_bytes)}"

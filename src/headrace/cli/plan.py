@@ -13,6 +13,7 @@ import typer
 from headrace.cli import _batch, _options, _plan_known, _plan_tables
 from headrace.cli._say import fail, say
 from headrace.errors import HeadraceError
+from headrace.units import parse_bytes
 
 if TYPE_CHECKING:
     from headrace.cli._plan_known import Known
@@ -93,7 +94,7 @@ def plan(
     if grid is not None and output == PLAN:
         output = output.with_name("what-if.json")
     try:
-        budget = None if disk_budget is None else planning.parse_bytes(disk_budget)
+        budget = None if disk_budget is None else parse_bytes(disk_budget)
         machines = None if grid is None else (planning.parse_grid(grid), planning.parse_prices(price or ""))
         planning.parse_emulation(emulate or "")
         _prepare(output)  # what is wrong with the words, or not installed, is said before anything is measured

@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli import _batch
 from headrace.cli._say import fail, say
+from headrace.units import bytes_text
 
 _MOST_SHOWN = 100
 
@@ -42,6 +43,6 @@ def verify(
         raise typer.Exit(_batch.FAILED)
     rate = report.n_bytes / max(report.seconds, 1e-9)
     say(
-        f"{dataset} is whole: {report.samples} samples, {_batch.human_bytes(report.n_bytes)} checked in "
-        f"{report.seconds:.1f} s ({_batch.human_bytes(rate)}/s)"
+        f"{dataset} is whole: {report.samples} samples, {bytes_text(report.n_bytes)} checked in "
+        f"{report.seconds:.1f} s ({bytes_text(rate)}/s)"
     )

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 from headrace import _core
 from headrace.formats import backends
-from headrace.loader._options import usable_cores
 from headrace.records._schema import FORMAT_CODES
+from headrace.units import usable_cores
 
 
 def decoders() -> dict[str, str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import difflib
 import operator
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -18,6 +17,7 @@ from headrace.formats import MAX_PIXELS
 from headrace.prongs._strategies import find_strategy
 from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset
+from headrace.units import usable_cores
 
 OutputName: TypeAlias = Literal["torch", "numpy", "jax"]
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
@@ -134,14 +134,6 @@ def check_rate(rate: float | None) -> float:
 def thread_count(num_workers: int) -> int:
     """Take 0 for all the cores that this process may use."""
     return at_least("num_workers", num_workers, 0) or usable_cores()
-
-
-def usable_cores() -> int:
-    if sys.version_info >= (3, 13):
-        return os.process_cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def chosen_fields(dataset: Dataset, fields: Iterable[str] | None) -> tuple[str, ...]:

@@ -11,13 +11,11 @@ All but `calibrate`, `find_machine` and `measure_storage` is pure arithmetic.
 from headrace.planning._calibrate import calibrate
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._drift import Drift, DriftWarning, drift, watch
-from headrace.planning._machine import Machine, parse_emulation
+from headrace.planning._machine import Machine, find_machine, parse_emulation
 from headrace.planning._options import USUAL_BATCH, USUAL_CROP, usual_transform
 from headrace.planning._plan import Plan, Share, plan
 from headrace.planning._predict import RESOURCES, Prediction, predict
 from headrace.planning._search import find_solver
-from headrace.planning._storage import StorageRate, find_machine, measure_storage
-from headrace.planning._units import parse_bytes, parse_rate
 from headrace.planning._what_if import Grid, Point, Prices, WhatIf, parse_grid, parse_prices, what_if
 
 __all__ = [
@@ -35,18 +33,14 @@ __all__ = [
     "Prediction",
     "Prices",
     "Share",
-    "StorageRate",
     "WhatIf",
     "calibrate",
     "drift",
     "find_machine",
     "find_solver",
-    "measure_storage",
-    "parse_bytes",
     "parse_emulation",
     "parse_grid",
     "parse_prices",
-    "parse_rate",
     "plan",
     "predict",
     "usual_transform",

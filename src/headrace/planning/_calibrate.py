@@ -8,8 +8,6 @@ until the best turns of each agree, and those count: a cost is of the machine as
 
 from __future__ import annotations
 
-import contextlib
-import os
 import platform
 import statistics
 import tempfile
@@ -23,13 +21,13 @@ from typing import Any, TypeAlias
 from headrace import formats as image_formats
 from headrace.building import build
 from headrace.errors import UnsupportedImage
+from headrace.measuring import MAX_OTHER_LOAD, SourceSample, cpu_name, take_sample
 from headrace.planning._cost import Calibration, Cost
-from headrace.planning._disturbance import OTHERS
 from headrace.planning._options import candidates, describe
 from headrace.planning._options import loader_options as make_options
-from headrace.planning._sample import Sample, take_sample
 from headrace.planning._turns import Run, Store, best
 from headrace.transforms import Recipe
+from headrace.units import usable_cores
 
 FORMATS = ("hri:dense", "hri:fast", "raw")
 """What is tried beside the source's own format; `png` and `webp` can be asked for."""
@@ -118,22 +116,17 @@ def calibrate(
         source_format=sample.own_format or "mixed",
         recipe=describe(options),
         provenance={
-            "cpu": _cpu_name(),
+            "cpu": cpu_name() or platform.processor() or platform.machine(),
             "platform": platform.platform(),
             "direct": direct,
             "quick": quick,
             "left_out": len(sample.left_out),
             "left_out_such_as": sample.left_out[0] if sample.left_out else None,
             "turns": len(turns),
-            "disturbed_turns": sum(turn.others > OTHERS for turn in turns),
+            "disturbed_turns": sum(turn.others > MAX_OTHER_LOAD for turn in turns),
             "settled": all(run.settled for run in runs),
         },
     )
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(slots=True)
@@ -188,7 +181,7 @@ def _taken(run: Run) -> float:
     return statistics.median(turn.cpu for turn in best(run.turns)) / max(run.use, _LEAST_USE)
 
 
-def _store(sample: Sample, name: str, folder: Path, steps: _Steps) -> Store:
+def _store(sample: SourceSample, name: str, folder: Path, steps: _Steps) -> Store:
     steps.next(f"storing {sample.sampled} images as {name}")
     path = folder / name.replace(":", "-")
     begun = time.process_time()
@@ -197,10 +190,3 @@ def _store(sample: Sample, name: str, folder: Path, steps: _Steps) -> Store:
     for skipped in report.skipped:
         raise UnsupportedImage(f"{name} cannot hold {skipped.key}: {skipped.reason}; leave {name} out of the formats")
     return Store(name, path, report.n_bytes / report.samples, seconds / report.samples)
-
-
-def _cpu_name() -> str:
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return platform.processor() or platform.machine()

@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
+from headrace.measuring import QUEUE_DEPTH, measure_storage, source_files
+from headrace.planning._cost import Calibration
 from headrace.planning._documents import Document, finite, read_json
-from headrace.planning._units import parse_rate
+from headrace.units import parse_rate, usable_cores
 
 MACHINE_VERSION = 1
 
-_LEAST_CORES = 0.05
+_BLOCK = 4096
+_MIN_REQUEST, _MAX_REQUEST = 64 << 10, 4 << 20
+_MIN_CORES = 0.05
 """Of a core, for a loader whose trainer takes them all: it still gets its turns."""
 
 
@@ -47,7 +51,7 @@ class Machine:
     @property
     def usable_cores(self) -> float:
         """What the trainer leaves of the cores."""
-        return max(self.cores - self.trainer_cores, _LEAST_CORES)
+        return max(self.cores - self.trainer_cores, _MIN_CORES)
 
     def replace(self, **changes: Any) -> Machine:
         """The same machine but for these."""
@@ -97,3 +101,53 @@ def _cores(text: str) -> float:
     if not 0 < cores < 100_000:
         raise ValueError(f"{text!r} is no number of cores; write cores=2")
     return cores
+
+
+def find_machine(
+    source: Any,
+    calibration: Calibration | None = None,
+    *,
+    storage_rate: float | None = None,
+    cores: float | None = None,
+    trainer_cores: float = 0.0,
+    link_rate: float = math.inf,
+    seconds: float = 1.0,
+) -> Machine:
+    """Measure the capacities of this machine; those that are given are taken as they are.
+
+    Args:
+        source: A dataset or a path, whose files are read. Anything else has no files, and storage no limit.
+        calibration: Says how large the requests are.
+        storage_rate: Bytes a second, if storage is to be taken for another.
+        cores: How many, if not those that this process may use.
+        trainer_cores: What the training itself keeps busy of them.
+        link_rate: Bytes a second to the device.
+        seconds: How long storage is measured.
+
+    """
+    provenance: dict[str, Any] = {}
+    emulated = storage_rate is not None or cores is not None
+    if storage_rate is None:
+        files = source_files(source)
+        storage_rate = math.inf
+        if files:
+            request_bytes = _request_bytes(calibration)
+            found = measure_storage(files, request_bytes=request_bytes, seconds=seconds)
+            storage_rate = found.bytes_per_second
+            provenance = {"direct": found.direct, "request_bytes": request_bytes, "queue_depth": QUEUE_DEPTH}
+    return Machine(
+        storage_rate=storage_rate,
+        cores=usable_cores() if cores is None else cores,
+        trainer_cores=trainer_cores,
+        link_rate=link_rate,
+        emulated=emulated,
+        provenance=provenance,
+    )
+
+
+def _request_bytes(calibration: Calibration | None) -> int:
+    if calibration is None:
+        return 1 << 20
+    sizes = sorted(cost.read_bytes for cost in calibration.costs)
+    middle = int(sizes[len(sizes) // 2])
+    return min(max(middle // _BLOCK * _BLOCK, _MIN_REQUEST), _MAX_REQUEST)

@@ -18,7 +18,7 @@ from headrace.planning._documents import Document, finite, read_json, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import Prediction, loads, predict_costs, trainer_seconds
 from headrace.planning._search import LEAST_SHARE, Mixture, Problem, search, search_thrifty, worth_its_size
-from headrace.planning._units import bytes_text
+from headrace.units import bytes_text
 
 PLAN_VERSION = 1
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.loader import Loader
-from headrace.planning._disturbance import OTHERS, Books, settled
+from headrace.measuring import MAX_OTHER_LOAD, CpuTimes, repeats_agree
 from headrace.records import open_dataset
 
 _MOST_REPEATS = 256
@@ -118,7 +118,7 @@ class Run:
     @property
     def settled(self) -> bool:
         """Whether the best turns agree: then something that slows the machine has not met all of them."""
-        return settled([turn.cpu for turn in alone(self.turns)])
+        return repeats_agree([turn.cpu for turn in alone(self.turns)])
 
     @property
     def use(self) -> float:
@@ -146,7 +146,7 @@ class Run:
 
 def alone(turns: Sequence[Turn]) -> Sequence[Turn]:
     """Those that had the cores for themselves; all, if none had."""
-    return [turn for turn in turns if turn.others <= OTHERS] or turns
+    return [turn for turn in turns if turn.others <= MAX_OTHER_LOAD] or turns
 
 
 def best(turns: Sequence[Turn]) -> list[Turn]:
@@ -182,11 +182,11 @@ def _rest() -> None:
 
 
 def _timed(loader: Loader, load: Callable[[], Any]) -> Turn:
-    before, books = loader.stats(), Books.now()
+    before, times = loader.stats(), CpuTimes.now()
     cpu, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
     load()
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
-    others = Books.now().others_since(books)
+    others = CpuTimes.now().other_load_since(times)
     after = loader.stats()
     samples = after["samples"] - before["samples"]
     n_bytes = after.get("bytes_read", 0) - before.get("bytes_read", 0)

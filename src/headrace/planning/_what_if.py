@@ -13,7 +13,7 @@ from headrace.planning._cost import Calibration
 from headrace.planning._documents import Document, finite, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._plan import plan
-from headrace.planning._units import parse_list, parse_range, parse_rate
+from headrace.units import parse_list, parse_range, parse_rate
 
 WHAT_IF_VERSION = 1
 BUSY = 0.95

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bottleneck study: what the training waits for, by how much, and what would fix it.
 
-`subjects/` knows what can be profiled and in what course, `measuring/` has the instruments, `judging/` makes a verdict
-of the figures by arithmetic alone, and `showing/` tells people. What passes from one to the next are `Measurements`.
+`subjects/` knows what can be profiled and in which phases, `stages/` measures each stage alone, `judging/` derives the
+verdict by arithmetic alone, and `report/` prints and draws it. `Measurements` pass from one to the next.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from headrace.profiling._measurements import (
     WhatIfPoint,
 )
 from headrace.profiling._profile import profile
-from headrace.profiling._report import Report
 from headrace.profiling.judging._judge import judge
 from headrace.profiling.judging._remedy import Remedy
 from headrace.profiling.judging._verdict import Verdict
-from headrace.profiling.measuring._storage import ReadRate, measure_raw_files, measure_records
-from headrace.profiling.showing._live import shown
+from headrace.profiling.report._live import shown
+from headrace.profiling.report._report import Report
 from headrace.profiling.subjects._course import Progress
 
 __all__ = [
@@ -45,7 +44,6 @@ __all__ = [
     "Progress",
     "Rate",
     "RawAndRecords",
-    "ReadRate",
     "RecipeSummary",
     "Remedy",
     "Report",
@@ -55,8 +53,6 @@ __all__ = [
     "WhatIf",
     "WhatIfPoint",
     "judge",
-    "measure_raw_files",
-    "measure_records",
     "profile",
     "shown",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.errors import InvalidReport
+from headrace.measuring import Rate as Rate  # noqa: PLC0414 - part of the measurements, defined with the stopwatch
 
 StageName = Literal["open", "read", "decode", "transform", "sample", "batch", "transfer"]
 """In the order of the pipeline. `sample` is all that a foreign dataset does to make one: it cannot be taken apart."""
@@ -82,15 +83,6 @@ class RecipeSummary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rate:
-    """A point of a scaling curve."""
-
-    cores: int
-    rate: float
-    """Images a second, all cores together."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
     """A stage alone: fed from memory, its results thrown away."""
 
@@ -114,9 +106,9 @@ class Differential:
     """Trainer alone, loader alone, both together. Works with any loader."""
 
     trainer: float | None = None
-    """Images a second of the trainer on one batch that never changes: its ceiling."""
+    """ImageSample a second of the trainer on one batch that never changes: its ceiling."""
     loader: float | None = None
-    """Images a second of the loader with nobody using them."""
+    """ImageSample a second of the loader with nobody using them."""
     together: float | None = None
     stated: bool = False
     """Whether the trainer's time is the user's word (`--step-ms`) and the step a wait."""
@@ -194,7 +186,7 @@ class NearProng:
     """A second worker near the storage."""
 
     rate: float
-    """Images a second that it prepares."""
+    """ImageSample a second that it prepares."""
     share: float | None = None
     """Of the batches that came from it, where a run was measured."""
     host_cpu_seconds: float | None = None

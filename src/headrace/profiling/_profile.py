@@ -15,10 +15,8 @@ from typing import Any, Literal
 
 from headrace.errors import LoaderError, ProfileError
 from headrace.loader import Loader
-from headrace.profiling._report import Report
-from headrace.profiling.measuring._disturbance import Watch
-from headrace.profiling.measuring._energy import WATTS_PER_CORE
-from headrace.profiling.measuring._meters import available_memory
+from headrace.measuring import WATTS_PER_CORE, NoiseMonitor, available_memory
+from headrace.profiling.report._report import Report
 from headrace.profiling.subjects._course import Course, ProgressHook
 from headrace.profiling.subjects._folder import plan_folder
 from headrace.profiling.subjects._foreign import plan_foreign
@@ -98,7 +96,7 @@ def profile(
             seconds or (QUICK_SECONDS if quick else FULL_SECONDS),
             progress,
             latest=QUICK_LATEST if quick else math.inf,
-            watch=Watch(there),
+            watch=NoiseMonitor(there),
         )
         settings = Settings(
             step=function,

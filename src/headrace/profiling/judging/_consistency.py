@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from headrace.profiling._figures import number_text, percent_text
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._pipeline import Pipeline
 from headrace.profiling.judging._rates import STALLED
 from headrace.profiling.judging._remedy import WORTHWHILE
 from headrace.profiling.judging._shown import energy_parts, format_rates
 from headrace.profiling.judging._verdict import Verdict
+from headrace.units import number_text, percent_text
 
 _SAME = 1e-4
 """Figures are shown with three digits."""

@@ -41,7 +41,7 @@ class Load:
 
     @property
     def ceiling(self) -> float:
-        """Images a second that the place could give if it did nothing else."""
+        """ImageSample a second that the place could give if it did nothing else."""
         return 1 / self.seconds
 
 
@@ -61,7 +61,7 @@ class Pipeline:
 
     @property
     def rate(self) -> float:
-        """Images a second; infinite where nothing was measured."""
+        """ImageSample a second; infinite where nothing was measured."""
         slowest = max(self.places.values(), default=0.0)
         return 1 / slowest if slowest > 0 else float("inf")
 
@@ -156,7 +156,7 @@ def _stage_loads(stage: Stage, workers: int, cores: int, *, cold: bool) -> Itera
 
 
 def _warm_rate(stage: Stage, workers: int, cores: int) -> float | None:
-    """Images a second of a stage alone; more workers than cores help only one that waits."""
+    """ImageSample a second of a stage alone; more workers than cores help only one that waits."""
     if stage.place != "cores":
         return max((point.rate for point in stage.rates), default=None)
     if stage.name != "sample":

@@ -19,7 +19,7 @@ STALLED = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Images per second; None was not measured."""
+    """ImageSample per second; None was not measured."""
 
     trainer: float | None
     """With a loader that costs nothing."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from headrace.planning._commands import command_line
-from headrace.profiling._figures import bytes_text, rate_text
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging import _remedies_stored as stored
 from headrace.profiling.judging._pipeline import (
@@ -33,6 +32,7 @@ from headrace.profiling.judging._remedy import (
     offer,
     source_path,
 )
+from headrace.units import bytes_text, rate_text
 
 MOST_CORES = 64
 """Times as many cores as there are: further than that no prediction carries."""

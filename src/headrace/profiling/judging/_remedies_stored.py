@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from headrace.planning._commands import command_line
 from headrace.planning._search import worth_its_size
-from headrace.profiling._figures import bytes_text, percent_text, seconds_text
 from headrace.profiling._measurements import FormatCost, Measurements
 from headrace.profiling.judging._pipeline import CACHED_SHARE, Load, Pipeline, reads_cold, worker_count
 from headrace.profiling.judging._remedy import (
@@ -20,6 +19,7 @@ from headrace.profiling.judging._remedy import (
     source_path,
     trainer_ceiling,
 )
+from headrace.units import bytes_text, percent_text, seconds_text
 
 _MOST_OFF = 2.0
 """Measured costs of the loader and of its format are made to agree up to this factor."""
@@ -102,7 +102,7 @@ def plan_commands(measurements: Measurements) -> str:
 
 
 def format_rate(cost: FormatCost, measurements: Measurements, now: Pipeline) -> float:
-    """Images a second from records of one format: its costs in place of those of today's samples."""
+    """ImageSample a second from records of one format: its costs in place of those of today's samples."""
     return _rate_with(
         measurements,
         now,
@@ -114,7 +114,7 @@ def format_rate(cost: FormatCost, measurements: Measurements, now: Pipeline) -> 
 
 
 def mix_rate(measurements: Measurements, now: Pipeline) -> float | None:
-    """Images a second from the planner's mix; None if there is none, or a format of it was not measured."""
+    """ImageSample a second from the planner's mix; None if there is none, or a format of it was not measured."""
     costs = _by_name(measurements)
     if measurements.mix is None or not set(measurements.mix.shares) <= set(costs):
         return None

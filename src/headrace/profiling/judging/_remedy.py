@@ -23,7 +23,7 @@ class Remedy:
     kind: RemedyKind
     title: str
     rate: float
-    """Images a second, training."""
+    """ImageSample a second, training."""
     gain: float
     """Times today's rate."""
     rank: int = 1

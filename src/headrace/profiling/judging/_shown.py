@@ -20,7 +20,7 @@ def format_rates(measurements: Measurements) -> list[tuple[FormatCost, float]]:
 
 
 def rate_of_mix(measurements: Measurements) -> float | None:
-    """Images per second that training from the planner's mix would give; None if there is none."""
+    """ImageSample per second that training from the planner's mix would give; None if there is none."""
     now = run_pipeline(measurements)
     rate = mix_rate(measurements, now)
     return None if rate is None else min(rate, trainer_ceiling(now))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.profiling._figures import number_text, percent_text, rate_text
 from headrace.profiling._measurements import Measurements, Place
 from headrace.profiling.judging._pipeline import Load, Pipeline, worker_count
 from headrace.profiling.judging._rates import NEAR, STALLED, Rates, rates_of
 from headrace.profiling.judging._reconcile import UNEXPLAINED, explained_share
 from headrace.profiling.judging._remedies import binding_load, cores_needed, find_remedies
 from headrace.profiling.judging._remedy import Remedy
+from headrace.units import number_text, percent_text, rate_text
 
 WIDE = 0.1
 """Figures that are wider than this are worth a caution."""

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
+from headrace.measuring import FileRange, encoded_image, some_of
 from headrace.planning import Calibration, Cost, Machine, plan
-from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import FormatCost, Mix, Stage
-from headrace.profiling.measuring._images import Extent, encoded_image, some_of
-from headrace.profiling.measuring._storage import compare
+from headrace.profiling.stages._storage import compare
 from headrace.profiling.subjects._course import Course
 from headrace.profiling.subjects._notebook import Notebook, describe_storage
 from headrace.profiling.subjects._settings import Settings
@@ -23,6 +22,7 @@ from headrace.records import Dataset
 from headrace.sources import Item
 from headrace.sources import Source as AnySource
 from headrace.transforms import Compiled
+from headrace.units import rate_text
 
 # Files that are compared with records of the same: enough that a pass over them is no blink.
 COMPARED_FILES = 2048
@@ -37,7 +37,7 @@ def add_records(
     def records(seconds: float) -> str:
         mean = sum(item.n_bytes for item in items) / len(items)
         chosen = some_of(items, min(COMPARED_FILES, max(16, int(COMPARED_BYTES / max(1.0, mean)))))
-        files = [Extent(f"{root}/{item.key}", 0, item.n_bytes) for item in chosen]
+        files = [FileRange(f"{root}/{item.key}", 0, item.n_bytes) for item in chosen]
         with _as_records(source, chosen, settings.workdir) as dataset:
             places = [describe_storage(place) for place in (dataset.path, Path(root))]
             if places[0] != places[1]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from headrace.profiling.measuring._disturbance import Watch
+from headrace.measuring import NoiseMonitor
 
 LEAST_SECONDS = 0.1
 """For a measurement, however little time is left."""
@@ -57,7 +57,7 @@ class Course:
     hook: ProgressHook | None = None
     latest: float = math.inf
     """Seconds after which nothing long goes on."""
-    watch: Watch | None = None
+    watch: NoiseMonitor | None = None
     """Looks whether the machine has something else to do."""
     notes: list[str] = field(default_factory=list)
     complete: bool = True

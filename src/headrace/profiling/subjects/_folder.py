@@ -15,16 +15,23 @@ from typing import Any
 
 from headrace import transforms
 from headrace.errors import ProfileError
+from headrace.measuring import (
+    FILE_KINDS,
+    ImageSample,
+    drop,
+    encoded_image,
+    from_source,
+    list_items,
+    read_file,
+    scaling_of,
+    some_of,
+)
 from headrace.planning._commands import new_dataset_path
-from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage
 from headrace.profiling.judging._pipeline import CACHED_SHARE
-from headrace.profiling.measuring import _cold
-from headrace.profiling.measuring._images import FILE_KINDS, Images, encoded_image, from_source, list_items, some_of
-from headrace.profiling.measuring._instrument import describe_transforms
-from headrace.profiling.measuring._rates import scaling_of
-from headrace.profiling.measuring._raw import RawLoader, RawSample, Throttle, batch_stage, decode_stage, transform_stage
-from headrace.profiling.measuring._storage import file_stages
+from headrace.profiling.stages._instrument import describe_transforms
+from headrace.profiling.stages._raw import RawLoader, RawSample, Throttle, batch_stage, decode_stage, transform_stage
+from headrace.profiling.stages._storage import file_stages
 from headrace.profiling.subjects._alternatives import add_formats, add_records
 from headrace.profiling.subjects._course import Course
 from headrace.profiling.subjects._notebook import Notebook, describe_machine
@@ -33,6 +40,7 @@ from headrace.profiling.subjects._whole import add_whole
 from headrace.sources import Item, open_source
 from headrace.sources import Source as AnySource
 from headrace.transforms import Compiled
+from headrace.units import rate_text
 
 # An epoch of the measurement: more would only take longer to drop from memory before each.
 EPOCH_FILES = 8192
@@ -70,7 +78,7 @@ def plan_folder(course: Course, path: Path, making: Making, settings: Settings) 
     cold = settings.cold or too_large or limit is not None
     book.reads_cold = True if cold else None
     drops = settings.cold or too_large
-    loader = _raw_loader(source, root, items, compiled, making, settings, drop=drops)
+    loader = _raw_loader(source, root, items, compiled, making, settings, cold=drops)
     add_whole(
         course,
         book,
@@ -108,17 +116,17 @@ def _raw_loader(
     making: Making,
     settings: Settings,
     *,
-    drop: bool,
+    cold: bool,
 ) -> RawLoader:
     """A loader of the files, with the pages of an epoch dropped before it where reads are to be cold."""
     chosen = some_of(items, EPOCH_FILES)
-    if not drop:
+    if not cold:
         # A file that was dropped before the epoch is cold once, and one that was not is as warm any time.
         chosen = [*chosen] * max(1, LEAST_EPOCH * making.batch_size // len(chosen))
     in_files = source.kind in FILE_KINDS
     paths = [f"{root}/{item.key}" for item in chosen] if in_files else []
     reads: list[Callable[[], bytes]] = (
-        [partial(_cold.read, path) for path in paths] if in_files else [partial(_load, source, item) for item in chosen]
+        [partial(read_file, path) for path in paths] if in_files else [partial(_load, source, item) for item in chosen]
     )
     labels = _labels(source, chosen)
     samples = [RawSample(item.key, read, label) for item, read, label in zip(chosen, reads, labels, strict=True)]
@@ -131,7 +139,7 @@ def _raw_loader(
         output=settings.output,
         throttle=None if limit is None else Throttle(limit),
         patience=QUICK_BATCH_SECONDS if settings.quick else math.inf,
-        before_epoch=partial(_cold.drop, paths) if drop and paths else None,
+        before_epoch=partial(drop, paths) if cold and paths else None,
     )
 
 
@@ -143,7 +151,7 @@ def _labels(source: AnySource, items: Sequence[Item]) -> Sequence[int | None]:
     return [numbers[item.key.partition("/")[0]] for item in items]
 
 
-def _from_memory(images: Images, compiled: Compiled, making: Making, settings: Settings) -> RawLoader:
+def _from_memory(images: ImageSample, compiled: Compiled, making: Making, settings: Settings) -> RawLoader:
     samples = [RawSample(str(number), partial(_held, content)) for number, content in enumerate(images.contents)]
     samples *= max(1, LEAST_EPOCH * making.batch_size // len(samples))
     return RawLoader(samples, compiled, batch_size=making.batch_size, workers=settings.cores)
@@ -152,7 +160,7 @@ def _from_memory(images: Images, compiled: Compiled, making: Making, settings: S
 def _add_reading(
     course: Course,
     book: Notebook,
-    images: Images,
+    images: ImageSample,
     load: Callable[[Item], bytes],
     items: Sequence[Item],
     settings: Settings,
@@ -184,7 +192,7 @@ def _add_reading(
 
 
 def _add_stages(
-    course: Course, book: Notebook, images: Images, compiled: Compiled, making: Making, settings: Settings
+    course: Course, book: Notebook, images: ImageSample, compiled: Compiled, making: Making, settings: Settings
 ) -> None:
     cores = settings.core_counts
 
@@ -216,7 +224,7 @@ def _held(content: bytes) -> bytes:
     return content
 
 
-def _describe_source(path: Path, images: Images, items: Sequence[Item]) -> Source:
+def _describe_source(path: Path, images: ImageSample, items: Sequence[Item]) -> Source:
     return Source(
         kind="folder",
         name=str(path),

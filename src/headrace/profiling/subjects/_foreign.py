@@ -16,15 +16,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headrace.loader import cores as usable_cores
 from headrace.planning._commands import new_dataset_path
-from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage, StageName
-from headrace.profiling.measuring._loader_stages import fresh
+from headrace.profiling.stages._loader_stages import fresh
 from headrace.profiling.subjects._course import Course
 from headrace.profiling.subjects._notebook import Notebook, describe_machine
 from headrace.profiling.subjects._settings import Settings
 from headrace.profiling.subjects._whole import add_whole
+from headrace.units import rate_text, usable_cores
 
 LEAST_SAMPLES = 4
 MOST_SAMPLES = 512

@@ -10,20 +10,20 @@ import numpy as np
 
 from headrace.errors import ProfileError
 from headrace.loader import Loader
+from headrace.measuring import ImageSample, from_dataset, stored_bytes
 from headrace.planning._commands import new_dataset_path
-from headrace.profiling._figures import rate_text
 from headrace.profiling._measurements import RecipeSummary, Source, Stage
 from headrace.profiling.judging._pipeline import CACHED_SHARE
-from headrace.profiling.measuring._images import Images, from_dataset, stored_bytes
-from headrace.profiling.measuring._instrument import Inside, Instrument, describe_transforms
-from headrace.profiling.measuring._loader_stages import core_stages, function_stages, own_clocks
-from headrace.profiling.measuring._storage import cold_record_rates
+from headrace.profiling.stages._instrument import Inside, Instrument, describe_transforms
+from headrace.profiling.stages._loader_stages import core_stages, function_stages, own_clocks
+from headrace.profiling.stages._storage import cold_record_rates
 from headrace.profiling.subjects._alternatives import add_formats
 from headrace.profiling.subjects._course import Course
 from headrace.profiling.subjects._notebook import Notebook, describe_machine
 from headrace.profiling.subjects._settings import Making, Settings
 from headrace.profiling.subjects._whole import add_whole
 from headrace.records import Dataset
+from headrace.units import rate_text
 
 # Batches that an epoch of a loader that the profile makes has at least, so that its start and end do not weigh.
 LEAST_EPOCH = 128
@@ -85,7 +85,9 @@ def plan_loader(course: Course, loader: Loader, dataset: Dataset | None, setting
     return book
 
 
-def _add_stages(course: Course, book: Notebook, instrument: Instrument, images: Images, settings: Settings) -> None:
+def _add_stages(
+    course: Course, book: Notebook, instrument: Instrument, images: ImageSample, settings: Settings
+) -> None:
     """Plan the stages, each alone."""
 
     def core(seconds: float) -> str:
@@ -120,7 +122,7 @@ def _add_stages(course: Course, book: Notebook, instrument: Instrument, images: 
     course.add("functions and batches", 1.5, functions)
 
 
-def _describe_source(dataset: Dataset, images: Images, kind: Literal["loader", "dataset"], name: str) -> Source:
+def _describe_source(dataset: Dataset, images: ImageSample, kind: Literal["loader", "dataset"], name: str) -> Source:
     counts: dict[str, int] = {}
     for forms in dataset.formats.values():
         for form, count in forms.items():

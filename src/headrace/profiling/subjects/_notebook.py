@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from headrace.measuring import WATTS_PER_CORE, available_memory, cpu_name, estimated_joules
 from headrace.profiling._measurements import (
     Differential,
     Energy,
@@ -23,9 +24,7 @@ from headrace.profiling._measurements import (
     Source,
     Stage,
 )
-from headrace.profiling.measuring import _meters
-from headrace.profiling.measuring._differential import Run
-from headrace.profiling.measuring._energy import WATTS_PER_CORE, estimated_joules
+from headrace.profiling.stages._differential import Run
 from headrace.profiling.subjects._course import Course
 
 
@@ -88,8 +87,8 @@ def describe_machine(cores: int, path: Path | None, emulated: str | None) -> Mac
     """Say where this is."""
     return Machine(
         cores=cores,
-        processor=_meters.cpu_name(),
-        memory_bytes=_meters.available_memory(),
+        processor=cpu_name(),
+        memory_bytes=available_memory(),
         storage=None if path is None else describe_storage(path),
         accelerator=_accelerator(),
         system=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",

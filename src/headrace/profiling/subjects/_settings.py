@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 from headrace import transforms
 from headrace.errors import ProfileError
-from headrace.loader import cores as usable_cores
+from headrace.measuring import WATTS_PER_CORE
 from headrace.planning import USUAL_BATCH, USUAL_CROP, parse_emulation, usual_transform
-from headrace.profiling.measuring._differential import Step, sleeping_step
-from headrace.profiling.measuring._energy import WATTS_PER_CORE
+from headrace.profiling.stages._differential import Step, sleeping_step
+from headrace.units import usable_cores
 
 RecipeLike: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 

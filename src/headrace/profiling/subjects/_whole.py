@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from headrace.profiling._figures import rate_text
+from headrace.measuring import EnergyCounter
 from headrace.profiling._measurements import Memory
-from headrace.profiling.measuring._batches import batch_bytes
-from headrace.profiling.measuring._differential import Run, run_loader, run_trainer
-from headrace.profiling.measuring._energy import EnergyCounter
+from headrace.profiling.stages._batches import batch_bytes
+from headrace.profiling.stages._differential import Run, run_loader, run_trainer
 from headrace.profiling.subjects._course import Course, OutOfTime
 from headrace.profiling.subjects._notebook import Notebook
 from headrace.profiling.subjects._settings import Settings
+from headrace.units import rate_text
 
 
 def add_whole(
@@ -43,7 +43,7 @@ def add_whole(
         counter = EnergyCounter()
         counter.start()
         run = seen["loader"] = run_loader(loader, seconds=seconds)
-        joules = counter.stop() if counter.source else None
+        joules = counter.joules() if counter.source else None
         book.note_energy(run, joules, counter.source, settings.watts)
         _note_run(book, run)
         return _told(run.rate)

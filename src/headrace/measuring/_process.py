@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a measurement cost: CPU time and peak memory of this process and of those that it started."""
+"""CPU time and memory: of this process, of the processes that it started, and of the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,36 +16,36 @@ _PROC = Path("/proc")
 
 
 @dataclass(slots=True)
-class Cost:
-    """Filled in when the block of `metered` ends."""
+class ResourceUse:
+    """What a block of code used; filled in when the block of `metered` ends."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_bytes: int | None = None
-    others: float | None = None
-    """Cores that other programs, or other guests of the same host, kept busy meanwhile."""
+    other_cores: float | None = None
+    """Cores that other programs, or other guests of the same host, kept busy during the block."""
 
-    def look(self) -> None:
+    def sample_memory(self) -> None:
         """Note the memory of processes that may have ended when the block does."""
         now = peak_bytes()
         self.peak_bytes = now if self.peak_bytes is None or now is None else max(self.peak_bytes, now)
 
 
 @contextmanager
-def metered() -> Iterator[Cost]:
+def metered() -> Iterator[ResourceUse]:
     """Measure a block. CPU time counts all threads, and processes while they run or once they were waited for."""
-    cost = Cost()
+    use = ResourceUse()
     _reset_peak()
-    cpu, machine, begun = cpu_seconds(), _machine_seconds(), time.perf_counter()
+    cpu, machine, begun = cpu_seconds(), busy_seconds(), time.perf_counter()
     try:
-        yield cost
+        yield use
     finally:
-        cost.seconds = time.perf_counter() - begun
-        cost.cpu_seconds = max(0.0, cpu_seconds() - cpu)
-        now = _machine_seconds()
-        if machine is not None and now is not None and cost.seconds > 0:
-            cost.others = max(0.0, now - machine - cost.cpu_seconds) / cost.seconds
-        cost.look()
+        use.seconds = time.perf_counter() - begun
+        use.cpu_seconds = max(0.0, cpu_seconds() - cpu)
+        now = busy_seconds()
+        if machine is not None and now is not None and use.seconds > 0:
+            use.other_cores = max(0.0, now - machine - use.cpu_seconds) / use.seconds
+        use.sample_memory()
 
 
 def cpu_seconds() -> float:
@@ -60,14 +60,23 @@ def cpu_seconds() -> float:
     )
 
 
-def _machine_seconds() -> float | None:
-    """Time that all cores of the machine were busy or taken away, whoever had them."""
+def busy_seconds(cores: Collection[int] | None = None, stat: Path = _PROC / "stat") -> float | None:
+    """Return how long cores have been busy since the system started, for all programs and guests; None if unknown.
+
+    That is all of a core's line but the 4th and 5th figure: idle, and waiting for storage.
+
+    Args:
+        cores: Numbers of the cores; None is all of them.
+        stat: The kernel's file.
+
+    """
+    wanted = {"cpu"} if cores is None else {f"cpu{core}" for core in cores}
     try:
-        fields = (_PROC / "stat").read_text().splitlines()[0].split()[1:]
-        user, nice, system, _idle, _waiting, irq, softirq, steal = map(int, fields[:8])
-    except (OSError, ValueError, IndexError):
+        lines = [line.split() for line in stat.read_text(encoding="ascii").splitlines()]
+        found = [list(map(int, figures[:8])) for name, *figures in lines if name in wanted]
+    except (OSError, ValueError):
         return None
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return sum(sum(figures[:3]) + sum(figures[5:]) for figures in found) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes() -> int | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from headrace.profiling._figures import brief_text, number_text, rate_text
 from headrace.profiling.judging._verdict import Verdict
-from headrace.profiling.showing._summary import Row
-from headrace.profiling.showing._svg import LETTER, Drawing, shortened, ticks
+from headrace.profiling.report._summary import Row
+from headrace.profiling.report._svg import LETTER, Drawing, shortened, ticks
+from headrace.units import brief_text, number_text, rate_text
 
 _LABEL = "The pipeline: the ceiling of each stage, the trainer's rate and the rate of the run"
 _WIDE = 600

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace.loader import Loader
-from headrace.profiling.measuring._images import Positions
+from headrace.measuring import Positions
 from headrace.records import Dataset
 from headrace.transforms import Compiled, PerBatch
 

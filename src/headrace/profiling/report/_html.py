@@ -14,14 +14,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headrace import units as figures
 from headrace.errors import MissingExtra
-from headrace.profiling import _figures as figures
 from headrace.profiling._measurements import Measurements, Rate, WhatIf, WhatIfPoint
 from headrace.profiling.judging._shown import energy_parts, format_rates, rate_of_mix
 from headrace.profiling.judging._verdict import STAGE_WORDS, Verdict
-from headrace.profiling.showing._summary import best_words, facts, measured_rows, method_notes, stage_rows, whole_rates
-from headrace.profiling.showing._svg_charts import Bar, bar_chart, map_chart, scaling_chart, share_chart
-from headrace.profiling.showing._svg_pipeline import pipeline_chart
+from headrace.profiling.report._summary import (
+    best_words,
+    facts,
+    measured_rows,
+    method_notes,
+    printable,
+    sentence_text,
+    stage_rows,
+    whole_rates,
+)
+from headrace.profiling.report._svg_charts import Bar, bar_chart, map_chart, scaling_chart, share_chart
+from headrace.profiling.report._svg_pipeline import pipeline_chart
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _FULL, _HALF, _NARROW = 1052.0, 492.0, 340.0
@@ -86,14 +95,14 @@ def find_template() -> Any:
         seconds=figures.seconds_text,
         joules=figures.joules_text,
         percent=figures.percent_text,
-        sentence=figures.sentence_text,
+        sentence=sentence_text,
     )
     return environment.get_template("report.html.jinja")
 
 
 def _shown(value: Any) -> Any:
     """Replace what a browser would obey rather than show; drawings have done so already."""
-    return figures.printable(value) if type(value) is str else value
+    return printable(value) if type(value) is str else value
 
 
 def _headline(verdict: Verdict) -> str:
@@ -127,8 +136,8 @@ def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str,
 
 
 _LABELS = {
-    "stall": "Images a second of the trainer alone, the loader alone, and both together",
-    "records": "Images a second of open and read, files against records",
+    "stall": "ImageSample a second of the trainer alone, the loader alone, and both together",
+    "records": "ImageSample a second of open and read, files against records",
     "formats": "Predicted images a second by format",
 }
 

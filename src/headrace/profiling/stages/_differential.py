@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from headrace.errors import ProfileError
 from headrace.loader import Loader
-from headrace.profiling.measuring._batches import count_images
-from headrace.profiling.measuring._meters import Cost, metered
+from headrace.measuring import ResourceUse, metered
+from headrace.profiling.stages._batches import count_images
 
 Step: TypeAlias = Callable[[Any], Any]
 
@@ -44,7 +44,7 @@ class Run:
     batches: int = 0
     thread_seconds: float = 0.0
     """CPU time of the thread that iterates."""
-    cost: Cost = field(default_factory=Cost)
+    cost: ResourceUse = field(default_factory=ResourceUse)
     total_images: int = 0
     """Also those of the first batches, which `cost` counts too."""
     batch: Any = None
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def rate(self) -> float | None:
-        """Images a second: of a long run the median of its parts, so that one interruption does not count."""
+        """ImageSample a second: of a long run the median of its parts, so that one interruption does not count."""
         return median(self._rates) if self.images else None
 
     @property
@@ -142,7 +142,7 @@ def _run_epoch(loader: Iterable[Any], run: Run, step: Step | None, patience: _Pa
                 run.thread_seconds += cpu - thread
             last, thread = now, cpu
             if patience.is_over(run, now):
-                run.cost.look()  # while the loader's processes are there
+                run.cost.sample_memory()  # while the loader's processes are there
                 break
         else:
             run.epoch_batches = given

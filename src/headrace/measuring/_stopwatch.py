@@ -12,11 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.profiling._measurements import Rate
-
 REPEATS = 3
 # Below this a repeat says more about the scheduler than about the work.
 LEAST_SECONDS = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """A point of a scaling curve."""
+
+    cores: int
+    rate: float
+    """Images per second, all cores together."""
 
 
 @dataclass(frozen=True, slots=True)

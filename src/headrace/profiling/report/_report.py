@@ -73,7 +73,7 @@ class Report:
     @staticmethod
     def require_extras() -> None:
         """Raise MissingExtra if the page cannot be made: to be called before a long measurement, not after it."""
-        from headrace.profiling.showing._html import find_template  # noqa: PLC0415 - needs Jinja2, which is an extra
+        from headrace.profiling.report._html import find_template  # noqa: PLC0415 - needs Jinja2, which is an extra
 
         find_template()
 
@@ -86,7 +86,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the page that `save` writes. Needs the extra `report`."""
-        from headrace.profiling.showing._html import render_page  # noqa: PLC0415 - needs Jinja2, which is an extra
+        from headrace.profiling.report._html import render_page  # noqa: PLC0415 - needs Jinja2, which is an extra
 
         return render_page(self.measurements, self.verdict)
 
@@ -103,7 +103,7 @@ class Report:
 
     def show(self, console: Console | None = None) -> None:
         """Print the report to a console of Rich's; to standard output unless told."""
-        from headrace.profiling.showing._text import render_text  # noqa: PLC0415 - Rich is slow to import
+        from headrace.profiling.report._text import render_text  # noqa: PLC0415 - Rich is slow to import
 
         if console is None:
             from rich.console import Console  # noqa: PLC0415

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from headrace.profiling._figures import printable
+from headrace.profiling.report._summary import printable
 
 LETTER = 7.5
 """Mean width of a letter at the charts' 13 pixels, for places that have no browser to ask."""

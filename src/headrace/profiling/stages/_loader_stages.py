@@ -14,9 +14,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from headrace.measuring import timed
 from headrace.profiling._measurements import Place, Rate, Stage, StageName
-from headrace.profiling.measuring._instrument import Instrument, describe_transforms
-from headrace.profiling.measuring._rates import timed
+from headrace.profiling.stages._instrument import Instrument, describe_transforms
 from headrace.transforms import Compiled
 
 _ORDER: tuple[StageName, ...] = ("read", "decode", "transform")

@@ -23,10 +23,9 @@ from headrace import formats
 from headrace.errors import HeadraceError, ProfileError
 from headrace.loader._options import OutputName
 from headrace.loader.batch._output import make_output
+from headrace.measuring import ImageSample, scaling_of, timed
 from headrace.profiling._measurements import Rate, Stage
-from headrace.profiling.measuring._images import Images
-from headrace.profiling.measuring._instrument import describe_transforms
-from headrace.profiling.measuring._rates import scaling_of, timed
+from headrace.profiling.stages._instrument import describe_transforms
 from headrace.transforms import Compiled
 
 BATCHES_AHEAD = 2
@@ -187,7 +186,7 @@ def stack(samples: Sequence[Any]) -> Any:
     return batch
 
 
-def decode_stage(images: Images, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
+def decode_stage(images: ImageSample, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
     """Decode whole images, as must be done where the crop is not known beforehand."""
 
     def decode(number: int) -> None:
@@ -201,7 +200,7 @@ def decode_stage(images: Images, compiled: Compiled, *, cores: Sequence[int], se
     )
 
 
-def transform_stage(images: Images, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
+def transform_stage(images: ImageSample, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
     """Put decoded images through the transforms, the user's functions included."""
     pixels = _some_pixels(images, compiled)
     rates, cpu = scaling_of(
@@ -212,7 +211,7 @@ def transform_stage(images: Images, compiled: Compiled, *, cores: Sequence[int],
     )
 
 
-def batch_stage(images: Images, compiled: Compiled, *, batch_size: int, seconds: float) -> Stage:
+def batch_stage(images: ImageSample, compiled: Compiled, *, batch_size: int, seconds: float) -> Stage:
     """Stack samples, which the trainer's own thread does when it asks for the batch."""
     pixels = _some_pixels(images, compiled)[:batch_size]
     samples = [transformed(image, compiled, number) for number, image in enumerate(pixels)]
@@ -227,7 +226,7 @@ def batch_stage(images: Images, compiled: Compiled, *, batch_size: int, seconds:
     )
 
 
-def _some_pixels(images: Images, compiled: Compiled) -> list[Any]:
+def _some_pixels(images: ImageSample, compiled: Compiled) -> list[Any]:
     pixels: list[Any] = []
     held = 0
     for content in images.contents:

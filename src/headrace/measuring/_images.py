@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace import formats
 from headrace.errors import BadSource, HeadraceError
-from headrace.profiling.measuring._cold import read
+from headrace.measuring._cold import read_file
 from headrace.records import Dataset
 from headrace.records._manifest import shard_name
 from headrace.sources import Encoded, Item, Source
@@ -31,7 +31,7 @@ FILE_KINDS = ("folder", "classes")
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class FileRange:
     """The bytes of one stored image."""
 
     path: str
@@ -39,21 +39,21 @@ class Extent:
     n_bytes: int
 
     def read(self) -> bytes:
-        return read(self.path, self.offset, self.n_bytes)
+        return read_file(self.path, self.offset, self.n_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Images:
+class ImageSample:
     """Some images of a source, and what is known of the whole."""
 
-    extents: tuple[Extent, ...]
+    extents: tuple[FileRange, ...]
     """Empty where the source has no bytes of its own for each image."""
     contents: tuple[bytes, ...]
     total: int | None
-    """Images of the whole source; None where listing it all would have taken too long."""
+    """ImageSample of the whole source; None where listing it all would have taken too long."""
     total_bytes: int | None
     per_sample: float = 1.0
-    """Images that a sample has; a sample with a mask has two."""
+    """ImageSample that a sample has; a sample with a mask has two."""
 
     def __len__(self) -> int:
         return len(self.contents)
@@ -93,7 +93,7 @@ def list_items(source: Source, seconds: float) -> tuple[list[Item], bool]:
     return found, True
 
 
-def from_source(source: Source, root: str, items: Sequence[Item], *, complete: bool, seed: int = 0) -> Images:
+def from_source(source: Source, root: str, items: Sequence[Item], *, complete: bool, seed: int = 0) -> ImageSample:
     """Take a sample of a source's images."""
     field = next((name for name, kind in source.fields.items() if kind == "image"), None)
     if field is None:
@@ -113,10 +113,10 @@ def from_source(source: Source, root: str, items: Sequence[Item], *, complete: b
             continue
         contents.append(bytes(image.data))
         if source.kind in FILE_KINDS:
-            extents.append(Extent(f"{root}/{item.key}", 0, len(image.data)))
+            extents.append(FileRange(f"{root}/{item.key}", 0, len(image.data)))
     if not contents:
         raise BadSource(f"none of {len(chosen)} files of {root} is an image that can be read, such as {damage}")
-    return Images(
+    return ImageSample(
         extents=tuple(extents),
         contents=tuple(contents),
         total=len(items) if complete else None,
@@ -148,13 +148,13 @@ def _check_head(image: Encoded) -> None:
         formats.get(image.format).probe(image.data)
 
 
-def from_dataset(dataset: Dataset, *, seed: int = 0) -> tuple[Images, Positions]:
+def from_dataset(dataset: Dataset, *, seed: int = 0) -> tuple[ImageSample, Positions]:
     """Take a sample of a dataset's images, and say which of its samples they belong to."""
     total = stored_bytes(dataset)
     positions = np.array(_choose(len(dataset), total // max(1, len(dataset)), seed), np.int64)
-    extents = extents_of(dataset, positions)
+    extents = file_ranges(dataset, positions)
     per_sample = len(_pixel_fields(dataset))
-    images = Images(
+    images = ImageSample(
         extents=tuple(extents),
         contents=tuple(extent.read() for extent in extents),
         total=len(dataset) * per_sample,
@@ -170,13 +170,13 @@ def stored_bytes(dataset: Dataset) -> int:
     return sum(int(column.sum(dtype=np.int64)) for column in lengths)
 
 
-def extents_of(dataset: Dataset, positions: Positions) -> list[Extent]:
+def file_ranges(dataset: Dataset, positions: Positions) -> list[FileRange]:
     """Where the images of these samples lie, in the first field and rendition; nothing of them is read."""
     gather = dataset.gather
     places = gather.pixel_columns(_pixel_fields(dataset)[0], 0, gather.rows(positions))
     columns = (places[part].tolist() for part in ("shard", "offset", "length"))
     return [
-        Extent(str(dataset.path / shard_name(shard)), offset, length)
+        FileRange(str(dataset.path / shard_name(shard)), offset, length)
         for shard, offset, length in zip(*columns, strict=True)
     ]
 

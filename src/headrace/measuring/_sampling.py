@@ -25,7 +25,7 @@ _PIXELS = ("image", "mask")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SourceSample:
     """A few items of a source, and how many there are in all."""
 
     source: Source
@@ -37,7 +37,7 @@ class Sample:
     """Samples that cannot be decoded, each with the reason."""
 
 
-def take_sample(source: Any, n: int) -> Sample:
+def take_sample(source: Any, n: int) -> SourceSample:
     """Choose `n` samples: the same ones each time, and of all sizes in their proportions.
 
     Decoding time follows the size of a file, so a sample with the sizes of the whole tells more than a random one.
@@ -60,7 +60,7 @@ def take_sample(source: Any, n: int) -> Sample:
     return found if len(suffixes) == 1 else replace(found, own_format=None)
 
 
-def _sound(source: Source, items: Iterable[Item]) -> Sample:
+def _sound(source: Source, items: Iterable[Item]) -> SourceSample:
     """Those of these items whose images can be decoded, as a source."""
     pictures = [name for name, kind in source.fields.items() if kind == "image"]
     if not pictures:
@@ -81,7 +81,7 @@ def _sound(source: Source, items: Iterable[Item]) -> Sample:
         damage = f": none of {len(left_out)} can be decoded, such as {left_out[0]}" if left_out else ""
         raise BadSource(f"the source holds no samples to calibrate with{damage}")
     chosen = _Loaded(source, good) if source.sequential else _Chosen(source, [item for item, _ in good])
-    return Sample(chosen, len(good), len(good), stored.pop() if len(stored) == 1 else None, tuple(left_out))
+    return SourceSample(chosen, len(good), len(good), stored.pop() if len(stored) == 1 else None, tuple(left_out))
 
 
 def _decoded(value: object, kind: str) -> str | None:

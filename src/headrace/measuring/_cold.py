@@ -79,7 +79,7 @@ def _mincore() -> Any:
         return None
 
 
-def read(path: str, offset: int = 0, n_bytes: int | None = None) -> bytes:
+def read_file(path: str, offset: int = 0, n_bytes: int | None = None) -> bytes:
     """Read a file, or a part of it, through the page cache, as a program would."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -12,19 +12,18 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.profiling._figures import (
+from headrace.profiling._measurements import Measurements
+from headrace.profiling.judging._shown import format_rates
+from headrace.profiling.judging._verdict import Verdict
+from headrace.profiling.report._summary import Row, best_words, facts, method_notes, printable, stage_rows, whole_rates
+from headrace.units import (
     bytes_text,
     joules_text,
     number_text,
     percent_text,
-    printable,
     rate_text,
     seconds_text,
 )
-from headrace.profiling._measurements import Measurements
-from headrace.profiling.judging._shown import format_rates
-from headrace.profiling.judging._verdict import Verdict
-from headrace.profiling.showing._summary import Row, best_words, facts, method_notes, stage_rows, whole_rates
 
 _BAR = 17
 _STYLES = {"stage": "yellow", "trainer": "green", "balanced": "green", "unknown": "red"}

@@ -7,24 +7,33 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.profiling._figures import (
+from headrace.profiling._measurements import Measurements, Place, Rate, WhatIf, WhatIfPoint
+from headrace.profiling.judging._pipeline import Load, reads_cold, stage_pipeline, worker_count
+from headrace.profiling.judging._reconcile import run_pipeline
+from headrace.profiling.judging._verdict import Verdict
+from headrace.units import (
     bytes_text,
     cores_text,
     number_text,
     percent_text,
     rate_text,
     seconds_text,
-    sentence_text,
 )
-from headrace.profiling._measurements import Measurements, Place, Rate, WhatIf, WhatIfPoint
-from headrace.profiling.judging._pipeline import Load, reads_cold, stage_pipeline, worker_count
-from headrace.profiling.judging._reconcile import run_pipeline
-from headrace.profiling.judging._verdict import Verdict
 
 _ORDER = ("open", "read", "decode", "transform", "sample", "batch", "transfer", "step", "wait")
 _BUSY = 0.95
 """An accelerator that works this share of the time is busy; the planner's word."""
 _TITLES = {"sample": "make a sample", "step": "training step", "wait": "wait for data"}
+
+
+def sentence_text(words: str) -> str:
+    """Capitalise the first letter and end with a full stop."""
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "…")) else ".")
+
+
+def printable(text: str) -> str:
+    """Replace characters that a terminal or browser would obey: controls, writing direction, lone surrogates."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +45,9 @@ class Row:
     place: Place
     where: str
     ceiling: float
-    """Images a second if its place did nothing else."""
+    """ImageSample a second if its place did nothing else."""
     shared: float
-    """Images a second of the place with all its stages."""
+    """ImageSample a second of the place with all its stages."""
     binds: bool
     detail: str | None
 

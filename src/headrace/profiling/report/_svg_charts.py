@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.profiling._figures import bytes_text, cores_text, number_text, percent_text, rate_text, seconds_text
 from headrace.profiling._measurements import Rate, WhatIfPoint
-from headrace.profiling.showing._svg import WIDE_LETTER, Drawing, shortened, spread
+from headrace.profiling.report._svg import WIDE_LETTER, Drawing, shortened, spread
+from headrace.units import bytes_text, cores_text, number_text, percent_text, rate_text, seconds_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast storage is read: the user's own files or records, cold or warm, with as many reads at once as a loader has.
+
+A cold read is one whose pages were dropped just before, or that bypasses the page cache.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.measuring import _cold
+from headrace.measuring._images import FileRange, file_ranges
+from headrace.measuring._stopwatch import pass_over, timed
+from headrace.records import Dataset, hash64
+from headrace.sources import is_dataset
+
+QUEUE_DEPTH = 16
+"""Reads in flight: a loader has about as many."""
+
+_MIN_FILE_BYTES = 4096
+_MAX_FILES = 2000
+_MAX_LISTED = 50_000
+_MAX_OPEN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRate:
+    """How fast parts of files were read."""
+
+    rate: float
+    """Reads per second; one image per read where images are read."""
+    images: int
+    image_bytes: float
+    """Mean size of a read."""
+    cached: float | None = None
+    """Share of their pages that were in memory at the start, near 0 for cold reads; None: not known."""
+    direct: bool = False
+    """Whether the page cache was bypassed."""
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.rate * self.image_bytes
+
+
+def measure_raw_files(
+    paths: Sequence[str | Path], *, cold: bool = True, workers: int = 1, seconds: float | None = None
+) -> ReadRate:
+    """Open, read and close each file once, in random order, in threads.
+
+    Args:
+        paths: The files. A sample predicts the rate of all of them.
+        cold: Drop their pages first.
+        workers: Reads in flight.
+        seconds: Repeat for this long, dropping pages before each pass, and return the best pass; None is one pass.
+
+    """
+    ranges = [FileRange(os.fspath(path), 0, Path(path).stat().st_size) for path in paths]
+    return _best_pass(ranges, lambda part: part.read(), cold=cold, workers=workers, seconds=seconds)
+
+
+def measure_records(
+    dataset: Dataset | str | Path,
+    *,
+    images: int | None = None,
+    cold: bool = True,
+    workers: int = 1,
+    seconds: float | None = None,
+) -> ReadRate:
+    """Read the images of consecutive samples of a dataset once, in random order, in threads.
+
+    Consecutive, because the kernel reads ahead into the next records, and an epoch needs those too.
+
+    Args:
+        dataset: Or its path. Close its loaders first: pages that are mapped cannot be dropped.
+        images: How many samples, from the middle of the dataset; None is all.
+        cold: Drop their pages first.
+        workers: Reads in flight.
+        seconds: As for `measure_raw_files`.
+
+    """
+    opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    count = len(opened) if images is None else min(images, len(opened))
+    first = (len(opened) - count) // 2
+    ranges = file_ranges(opened, np.arange(first, first + count, dtype=np.int64))
+    handles = {path: os.open(path, os.O_RDONLY) for path in {part.path for part in ranges}}
+    try:
+
+        def read(part: FileRange) -> bytes:
+            return os.pread(handles[part.path], part.n_bytes, part.offset)
+
+        return _best_pass(ranges, read, cold=cold, workers=workers, seconds=seconds)
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def measure_storage(
+    paths: Iterable[str | PathLike[str]],
+    *,
+    request_bytes: int = 1 << 20,
+    queue_depth: int = QUEUE_DEPTH,
+    seconds: float = 1.0,
+) -> ReadRate:
+    """Read pieces of `request_bytes` from these files past the page cache, and return how fast they came."""
+    return measure_direct(_pieces(paths, max(_cold.BLOCK, request_bytes)), workers=queue_depth, seconds=seconds)
+
+
+def measure_direct(ranges: Sequence[FileRange], *, workers: int, seconds: float) -> ReadRate:
+    """Read parts of files with direct I/O, over and over, in threads; where it is refused, once with pages dropped."""
+    mean = sum(part.n_bytes for part in ranges) / len(ranges)
+    paths = sorted({part.path for part in ranges})
+    with suppress(OSError), _opened_direct(paths) as handles:  # some network file systems refuse only the read
+        if len(handles) == len(paths):
+            readers = _Readers()
+            try:
+                rate = timed(
+                    lambda number: readers.read(handles[ranges[number].path], ranges[number]),
+                    len(ranges),
+                    workers=workers,
+                    seconds=seconds,
+                    repeats=2,
+                ).rate
+            finally:
+                readers.close()
+            return ReadRate(rate, len(ranges), mean, direct=True)
+    _cold.drop(paths)
+    rate = pass_over(lambda number: ranges[number].read(), len(ranges), workers=workers)
+    return ReadRate(rate, len(ranges), mean)
+
+
+def source_files(source: Any) -> list[Path]:
+    """Return some files of a source or dataset, chosen by the hash of their names; [] if it has none."""
+    if isinstance(source, Dataset):
+        source = source.path
+    if not isinstance(source, str | PathLike):
+        return []
+    path = Path(source)
+    if is_dataset(path):
+        return sorted((path / "shards").glob("*.hrs"))[:_MAX_FILES]
+    if path.is_file():
+        return [path]
+    if not path.is_dir():  # a glob
+        return sorted(file for file in path.parent.glob(path.name) if file.is_file())[:_MAX_FILES]
+    found: list[Path] = []
+    for folder, _, names in os.walk(path):
+        found += [Path(folder, name) for name in names if not name.startswith(".")]
+        if len(found) > _MAX_LISTED:
+            break
+    return sorted(found, key=lambda file: hash64(str(file)))[:_MAX_FILES]
+
+
+def _pieces(paths: Iterable[str | PathLike[str]], request_bytes: int) -> list[FileRange]:
+    """Cut files into aligned pieces, in an order that jumps between files."""
+    step = request_bytes // _cold.BLOCK * _cold.BLOCK
+    found: list[FileRange] = []
+    for path in list(paths)[:_MAX_OPEN]:
+        with suppress(OSError):
+            status = Path(path).stat()
+            size = status.st_size if stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK) else 0
+            found += [FileRange(os.fspath(path), at, min(step, size - at)) for at in range(0, size, step)]
+    if not any(part.n_bytes >= _MIN_FILE_BYTES for part in found):
+        raise ValueError(
+            "storage can only be measured with a file of 4 KiB or more; found none. "
+            "State its rate instead, as in storage=200MB/s"
+        )
+    return sorted(found, key=lambda part: hash64(f"{part.path}:{part.offset}"))
+
+
+def _best_pass(
+    ranges: Sequence[FileRange], read: Callable[[FileRange], Any], *, cold: bool, workers: int, seconds: float | None
+) -> ReadRate:
+    order = np.random.default_rng(0).permutation(len(ranges)).tolist()
+    paths = sorted({part.path for part in ranges})
+    mean = sum(part.n_bytes for part in ranges) / len(ranges)
+    end = time.perf_counter() + (seconds or 0.0)
+    rates: list[float] = []
+    cached: float | None = None
+    if not cold:
+        pass_over(lambda number: read(ranges[number]), len(ranges), workers=workers)
+    while not rates or time.perf_counter() < end:
+        if cold:
+            _cold.drop(paths)
+        if not rates:
+            cached = _cold.cached_share(paths[:64])
+        rates.append(pass_over(lambda number: read(ranges[order[number]]), len(ranges), workers=workers))
+    return ReadRate(max(rates), len(ranges), mean, cached)
+
+
+@contextmanager
+def _opened_direct(paths: Iterable[str]) -> Iterator[dict[str, int]]:
+    """Open files for direct reads; those that refuse are missing from the result."""
+    with ExitStack() as stack:
+        handles: dict[str, int] = {}
+        for path in paths:
+            handle = _cold.open_direct(path)
+            if handle is not None:
+                stack.callback(os.close, handle)
+                handles[path] = handle
+        yield handles
+
+
+class _Readers:
+    """One `DirectReader` per thread."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+        self._made: list[_cold.DirectReader] = []
+
+    def read(self, handle: int, part: FileRange) -> int:
+        if not hasattr(self._own, "reader"):
+            self._own.reader = _cold.DirectReader()
+            self._made.append(self._own.reader)
+        found: int = self._own.reader.read(handle, part.offset, part.n_bytes)
+        return found
+
+    def close(self) -> None:
+        for reader in self._made:
+            reader.close()
