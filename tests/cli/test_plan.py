@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace plan`: plans that are written, what-ifs that are told, and errors that say what to do."""
+"""`headrace plan`: plans that are written, machines that are sized, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace import profiling
 from headrace.cli import app
-from headrace.planning import USUAL_BATCH, Calibration, Plan, WhatIf
+from headrace.planning import USUAL_BATCH, Calibration, Plan, Sizing
 from headrace.profiling.report import _html
 from headrace.profiling.subjects._settings import read_recipe
 
@@ -27,6 +27,12 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return lambda *arguments: CliRunner().invoke(app, ["plan", *map(str, arguments)])
+
+
+@pytest.fixture
+def run_size(run):  # noqa: ARG001 - sets folder and terminal
+    """Run `headrace size` as `run` runs `headrace plan`."""
+    return lambda *arguments: CliRunner().invoke(app, ["size", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +74,26 @@ def test_a_plan_is_made_anew_from_what_was_measured(run, made):
     assert {each.format for each in plan.shares} == {"raw", "png"}
 
 
-def test_what_if_tells_the_cheapest_machine_for_each_step(run, made, tmp_path):
-    grid = ("--what-if", "cores=1..32", "storage=5..500MB/s", "step-ms=1,20")
-    result = run("--calibration", made[0], *grid, "--price", "vcpu-hour=0.04,accelerator-hour=2")
+def test_size_shows_the_cheapest_machine_for_each_step(run_size, made, tmp_path):
+    grid = ("--cores", "1..32", "--storage", "5..500MB/s", "--step-ms", "1,20", "-o", "sizes.json")
+    result = run_size("--calibration", made[0], *grid, "--price", "vcpu-hour=0.04,accelerator-hour=2")
 
     assert result.exit_code == 0, result.output
-    found = WhatIf.from_json(json.loads((tmp_path / "what-if.json").read_text()))
-    assert len(found.points) == 6 * 6 * 2
+    found = Sizing.from_json(json.loads((tmp_path / "sizes.json").read_text()))
+    assert len(found.machines) == 6 * 6 * 2
     assert len(found.best) == 2
     assert "20 ms" in result.output
 
 
-def test_what_if_needs_no_source_where_a_plan_lies(run, made, tmp_path):
+def test_size_uses_the_plan_in_the_current_folder_and_its_step(run_size, made, tmp_path):
     (tmp_path / "plan.json").write_bytes(made[0].read_bytes())
-    result = run("--what-if", "cores=2 storage=1GB/s step-ms=5", "-o", "machines.json")
+    result = run_size("--cores", 2, "--storage", "1GB/s", "--offload-workers", "0,3", "--offload-ms", 50, "--json")
 
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "machines.json").exists()
+    found = Sizing.from_json(json.loads(result.output))
+    assert [(each.offload_workers, each.step) for each in found.machines] == [(0, 0.003), (3, 0.003)]
+    assert "offload" in run_size("--offload-workers", 1).output
+    assert run_size("-q").output == ""
 
 
 @pytest.fixture
@@ -155,18 +164,20 @@ def test_a_faster_format_that_is_not_worth_its_size_is_named_with_the_option_tha
     assert "one format is best: raw" in run(*words, "--disk-budget", "500MB").output
 
 
-def test_a_what_if_of_a_report_without_jinja_is_refused_before_it_is_made(run, report, monkeypatch):
+def test_sizing_for_a_report_without_jinja_is_refused_before_it_is_made(run_size, report, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     _html.find_template.cache_clear()
-    result = run("--report", report, "--what-if", "cores=1,2", "storage=1GB/s", "step-ms=5", "-o", "grid.json")
+    result = run_size("--report", report, "--cores", "1,2", "--storage", "1GB/s", "--step-ms", 5, "-o", "grid.json")
 
     assert result.exit_code == 1
     assert "headrace[report]" in result.output
     assert not (report.parent / "grid.json").exists()
 
 
-def test_a_what_if_is_drawn_in_the_report(run, report):
-    result = run("--report", report, "--what-if", "cores=1,2", "storage=1GB/s", "step-ms=5")
+def test_sized_machines_are_drawn_in_the_report(run_size, report):
+    result = run_size(
+        "--report", report, "--cores", "1,2", "--storage", "1GB/s", "--step-ms", 5, "--offload-workers", "0,1"
+    )
 
     assert result.exit_code == 0, result.output
     grid = profiling.Report.load(report).measurements.what_if
@@ -223,15 +234,15 @@ def test_a_plan_and_a_profile_load_images_alike(made):
     assert making.batch_size == USUAL_BATCH
 
 
-def test_machines_that_let_it_starve_are_told_of(run, made):
-    words = ("--calibration", made[0], "--what-if", "cores=1", "storage=1MB/s", "step-ms=0.01")
-    free, priced = run(*words), run(*words, "--price", "vcpu-hour=0.04")
+def test_machines_with_which_the_gpu_waits_are_named(run_size, made):
+    words = ("--calibration", made[0], "--cores", 1, "--storage", "1MB/s", "--step-ms", 0.01)
+    free, priced = run_size(*words, "-o", "sizes.json"), run_size(*words, "--price", "vcpu-hour=0.04")
 
-    assert "no machine of the grid keeps the accelerator busy with a step of 0.01 ms; the fastest" in free.output
+    assert "none of these machines keeps the GPU busy with a step of 0.01 ms; the fastest" in free.output
     assert "/hour" not in free.output
     assert "most images for the money" in priced.output
     assert "$/hour" in priced.output
-    assert "written 1 machine to what-if.json" in free.output
+    assert "wrote 1 machine to sizes.json" in free.output
 
 
 @pytest.mark.parametrize(("verb", "default"), [("plan", "all lossless"), ("build", "the plan's"), ("near", "all")])
@@ -246,20 +257,15 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
     ("words", "message"),
     [
         ([], "SOURCE_OR_DATASET"),
-        (["here", "there"], "one source"),
+        (["here", "there"], "unexpected extra argument"),
         (["nowhere"], "nowhere is not there"),
-        (["--what-if", "cores=2", "storage=1GB/s", "step-ms=5"], "SOURCE_OR_DATASET"),
-        (["photos", "--recipe", "r.json", "--crop", "8"], "leave --crop"),
+        (["photos", "--recipe", "r.json", "--crop", "8"], "omit --crop"),
         (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
         (["--calibration", "PLAN", "--disk-budget", "much"], "a size must be written as"),
         (["--calibration", "PLAN", "--emulate", "gpus=3"], "'gpus=3' cannot be emulated"),
         (["--calibration", "PLAN", "--formats", "webp"], "webp was not calibrated"),
-        (["--calibration", "PLAN", "--what-if", "cores=2"], "the grid lacks"),
         (["--calibration", "PLAN", "--formats", " , "], "name at least one format"),
-        (["--calibration", "PLAN", "--what-if", "cores=2", "gpus=3"], "'gpus=3' is no part of a grid"),
-        (["--calibration", "PLAN", "--price", "vcpu-hour=1"], "--price is for a --what-if"),
-        (["--calibration", "PLAN", "--what-if", "cores=2", "--step-ms", "3"], "leave --step-ms out"),
-        (["--calibration", "PLAN", "--crop", "8"], "leave --recipe, --crop and --batch-size out"),
+        (["--calibration", "PLAN", "--crop", "8"], "omit --recipe, --crop and --batch-size"),
         (["--calibration", "PLAN", "--report", "r"], "give one of them"),
         (["--calibration", "PLAN", "-o", "."], ". is a folder: name a file"),
         (["--report", "nothing"], "nothing"),
@@ -267,6 +273,25 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
 )
 def test_what_is_wrong_is_said(run, made, words, message):
     result = run(*[str(made[0]) if word == "PLAN" else word for word in words])
+
+    assert result.exit_code in (1, 2)
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--step-ms", "5"], "SOURCE_OR_DATASET"),
+        (["photos"], "--step-ms"),
+        (["--calibration", "PLAN", "--cores", "8..2"], "a range must start above 0"),
+        (["--calibration", "PLAN", "--storage", "fast"], "a rate must be written as"),
+        (["--calibration", "PLAN", "--offload-workers", "1.5"], "--offload-workers must be whole numbers"),
+        (["--calibration", "PLAN", "--price", "gpu=3"], "a price must be one of"),
+        (["--calibration", "PLAN", "--cores", "0"], "must be > 0"),
+    ],
+)
+def test_size_names_what_is_wrong(run_size, made, words, message):
+    result = run_size(*[str(made[0]) if word == "PLAN" else word for word in words])
 
     assert result.exit_code in (1, 2)
     assert message in " ".join(result.output.replace("│", " ").split())

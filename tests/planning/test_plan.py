@@ -109,10 +109,10 @@ def test_no_format_alone_that_is_worth_its_size_is_passed_over(data):
 
 def test_a_disk_budget_for_nothing_is_an_error_that_says_what_is_needed(photos):
     with pytest.raises(
-        errors.InfeasiblePlan, match="10,000 images take at least 20.0 GB, and the disk budget is 10.0 GB"
+        errors.InfeasiblePlan, match=r"10,000 images take at least 20\.0 GB, and the disk budget is 10\.0 GB"
     ):
         plan(photos, Machine(cores=1), disk_budget=10e9)
-    with pytest.raises(errors.InfeasiblePlan, match="at least 42.0 GB in two renditions"):
+    with pytest.raises(errors.InfeasiblePlan, match=r"at least 42\.0 GB in two renditions"):
         plan(photos, Machine(cores=1), disk_budget=40e9, renditions=2)
 
 

@@ -224,7 +224,7 @@ def test_fewer_cores_are_held_to_and_let_go():
         assert there == 1
         assert not hasattr(os, "sched_getaffinity") or _settings.usable_cores() == 1
     assert _settings.usable_cores() == before
-    with pytest.raises(ProfileError, match="what-if"), _settings.on_cores(before + 1):
+    with pytest.raises(ProfileError, match="headrace size"), _settings.on_cores(before + 1):
         pass
 
 

@@ -19,7 +19,7 @@ from tests.profiling.test_report import HOSTILE, SUBJECTS
 
 import headrace
 from headrace.cli import app
-from headrace.planning import parse_grid
+from headrace.planning import parse_values
 from headrace.planning._commands import command_line, new_dataset_path, shell_word
 from headrace.profiling import Report, judge
 
@@ -127,8 +127,8 @@ def test_every_command_is_one_that_the_command_line_takes(name, tmp_path, monkey
         )
         first, verb, *rest = words.split("\0")[:-1]
         assert first in ("headrace", "find", "mkdir")
-        if "--what-if" in rest:
-            parse_grid(rest[rest.index("--what-if") + 1])
+        if verb == "size":
+            parse_values(rest[rest.index("--cores") + 1])
         if first == "headrace":
             with typer.Context(group) as context:
                 group.get_command(context, verb).make_context(verb, rest)

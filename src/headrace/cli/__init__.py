@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import build, decode, encode, env, extract, info, inspect, near, plan, profile, verify
+from headrace.cli import build, decode, encode, env, extract, info, inspect, near, plan, profile, size, verify
 
 __all__ = ["app", "main"]
 
@@ -29,6 +29,7 @@ app.command()(extract.extract)
 app.command()(profile.profile)
 app.command()(near.near)
 app.command()(plan.plan)
+app.command()(size.size)
 app.command()(env.env)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How plans and what-ifs look in a terminal."""
+"""Tables of plans and of sized machines, for a terminal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from headrace.units import bytes_per_second_text, bytes_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headrace.planning import Plan, Point, Prediction, WhatIf
-    from headrace.planning._calibrate import ProgressHook
+    from headrace.planning import Plan, Prediction, ProgressHook, SizedMachine, Sizing
 
-_MOST_BEST = 12
+_MAX_ROWS = 12
 
 
 def plan_table(found: Plan) -> Table:
@@ -67,36 +66,34 @@ def size_sentence(found: Plan) -> str | None:
     )
 
 
-def what_if_table(found: WhatIf) -> Table:
-    """For each step the machine to take; what it costs only where there are prices."""
-    currency, priced = found.prices.currency, _has_prices(found)
+def sizing_table(found: Sizing) -> Table:
+    """For each step the machine to take; prices and offload workers only where there are some."""
+    currency, priced = found.prices.currency, found.prices.are_given
+    offloads = any(each.offload_workers for each in found.machines)
     cheapest = "cheapest" if priced else "smallest"
-    table = _table(f"the {cheapest} machine that keeps the accelerator busy, batches of {found.batch_size}")
-    costs = (f"{currency}/hour", f"million\nimages/{currency}") if priced else ()
-    narrow = _longest_name(point.shares for point in found.best)
-    for name in ("step", "cores", "storage", "mix", "images/s", "busy", *costs):
+    table = _table(f"the {cheapest} machine that keeps the GPU busy, batches of {found.batch_size}")
+    names = ["step", "cores", "storage", "mix", "images/s", "busy"]
+    names[3:3] = ["offload\nworkers"] if offloads else []
+    names += [f"{currency}/hour", f"million\nimages/{currency}"] if priced else []
+    narrow = _longest_name(each.shares for each in found.best)
+    for name in names:
         mix = name == "mix"
         table.add_column(name, justify="left" if mix else "right", no_wrap=not mix, min_width=narrow if mix else None)
-    for point in found.best[:_MOST_BEST]:
-        cells = _point(point)
-        table.add_row(*(cells if priced else cells[:-2]), style=None if point.keeps_busy else "dim")
+    for each in found.best[:_MAX_ROWS]:
+        cells = _machine_cells(each, offloads=offloads, priced=priced)
+        table.add_row(*cells, style=None if each.keeps_busy else "dim")
     return table
 
 
-def what_if_sentences(found: WhatIf) -> Iterator[str]:
+def sizing_notes(found: Sizing) -> Iterator[str]:
     """What the table does not show by itself."""
-    starving = [point for point in found.best if not point.keeps_busy]
-    if starving:
-        steps = ", ".join(f"{point.step * 1e3:.3g}" for point in starving[:_MOST_BEST])
-        instead = "what gives most images for the money" if _has_prices(found) else "the fastest"
-        yield f"no machine of the grid keeps the accelerator busy with a step of {steps} ms; {instead} is shown instead"
-    if len(found.best) > _MOST_BEST:
-        yield f"{len(found.best) - _MOST_BEST} more steps are in the file"
-
-
-def _has_prices(found: WhatIf) -> bool:
-    prices = found.prices
-    return max(prices.vcpu_hour, prices.accelerator_hour, prices.gb_month) > 0
+    waiting = [each for each in found.best if not each.keeps_busy]
+    if waiting:
+        steps = ", ".join(f"{each.step * 1e3:.3g}" for each in waiting[:_MAX_ROWS])
+        instead = "the one with the most images for the money" if found.prices.are_given else "the fastest"
+        yield f"none of these machines keeps the GPU busy with a step of {steps} ms; {instead} is shown"
+    if len(found.best) > _MAX_ROWS:
+        yield f"{len(found.best) - _MAX_ROWS} more steps are not shown; --json prints all"
 
 
 def _longest_name(mixes: Iterable[Mapping[str, float]]) -> int:
@@ -104,18 +101,22 @@ def _longest_name(mixes: Iterable[Mapping[str, float]]) -> int:
     return max((len(name) for shares in mixes for name in shares), default=0)
 
 
-def _point(point: Point) -> tuple[str, ...]:
-    mix = " + ".join(f"{share:.0%} {name}" for name, share in point.shares.items())
-    return (
-        f"{point.step * 1e3:.3g} ms",
-        f"{point.cores:g}",
-        bytes_per_second_text(point.storage_rate),
-        mix.removeprefix("100% ") if len(point.shares) == 1 else mix,
-        f"{point.rate:,.0f}",
-        f"{point.busy:.0%}",
-        f"{point.dollars_per_hour:.2f}",
-        "any" if point.images_per_dollar == float("inf") else f"{point.images_per_dollar / 1e6:.3g}",
-    )
+def _machine_cells(each: SizedMachine, *, offloads: bool, priced: bool) -> Iterator[str]:
+    mix = " + ".join(f"{share:.0%} {name}" for name, share in each.shares.items())
+    yield from (f"{each.step * 1e3:.3g} ms", f"{each.cores:g}", bytes_per_second_text(each.storage_rate))
+    if offloads:
+        yield f"{each.offload_workers}"
+    yield mix.removeprefix("100% ") if len(each.shares) == 1 else mix
+    yield from (f"{each.rate:,.0f}", f"{each.busy:.0%}")
+    if priced:
+        free = each.images_per_dollar == float("inf")
+        yield from (f"{each.dollars_per_hour:.2f}", "any" if free else f"{each.images_per_dollar / 1e6:.3g}")
+
+
+def print_table(table: Table) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+
+    Console().print(table)
 
 
 def seconds_text(seconds: float) -> str:

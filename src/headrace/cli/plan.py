@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace plan`: the mix of formats that suits a machine, and the machine that keeps a GPU busy."""
+"""`headrace plan`: the mix of formats that suits a machine."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,15 +16,15 @@ from headrace.units import parse_bytes
 
 if TYPE_CHECKING:
     from headrace.cli._plan_known import Known
-    from headrace.planning import Calibration, Plan, WhatIf
+    from headrace.planning import Calibration, Plan
 
 PLAN = Path("plan.json")
 
 
 def plan(
-    words: Annotated[list[str] | None, _options.SOURCE_OR_DATASET] = None,
+    source: Annotated[str | None, _options.SOURCE_OR_DATASET] = None,
     report: Annotated[
-        Path | None, typer.Option(help="A profile's report: its costs, and where a what-if goes.", show_default=False)
+        Path | None, typer.Option(help="A profile's report, whose costs and machine are used.", show_default=False)
     ] = None,
     disk_budget: Annotated[
         str | None, typer.Option(help="Take the fastest mix that fits in this much disk, as 500GB.", show_default=False)
@@ -45,21 +44,9 @@ def plan(
         Path | None,
         typer.Option(help="A plan whose costs and machine are taken: nothing is measured.", show_default=False),
     ] = None,
-    what_if: Annotated[
-        str | None,
-        typer.Option(metavar="GRID", help="cores=2..96 storage=0.2..8GB/s step-ms=5..200", show_default=False),
-    ] = None,
-    price: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PRICES",
-            help="For a what-if: vcpu-hour=0.04 and, after commas, accelerator-hour=2.5, gb-month=0.1.",
-            show_default=False,
-        ),
-    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer images and rounds, less exact.")] = False,
     workdir: _options.Workdir = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the plan, or the what-if, is written.")] = PLAN,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the plan is written.")] = PLAN,
 ) -> None:
     """Find the mix of formats with which this machine prepares most images.
 
@@ -78,48 +65,20 @@ def plan(
     headrace build photos photos.hr --plan plan.json   then build it
     headrace plan photos --emulate storage=200MB/s,cores=2 --disk-budget 500GB
 
-    What if the machine were another? From a plan's costs, without measuring:
-
-    \b
-    headrace plan --what-if cores=2..96 storage=0.2..8GB/s step-ms=5..200 \\
-        --price vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1
+    `headrace size` answers which other machine would keep a GPU busy.
     """
-    from headrace import planning, profiling  # noqa: PLC0415 - bring the loader, which other verbs do not need
+    from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
-    source, grid = _divide(words or [], what_if)
-    _refuse_needless(
-        grid is not None, {"--step-ms": step_ms, "--emulate": emulate, "--renditions": renditions > 1 or None}, price
-    )
-    wanted = None if formats is None else _parse_formats(formats)
-    if grid is not None and output == PLAN:
-        output = output.with_name("what-if.json")
+    wanted = None if formats is None else parse_formats(formats)
     try:
         budget = None if disk_budget is None else parse_bytes(disk_budget)
-        machines = None if grid is None else (planning.parse_grid(grid), planning.parse_prices(price or ""))
+        # Wrong options and missing extras are reported before anything is measured.
         planning.parse_emulation(emulate or "")
-        _prepare(output)  # what is wrong with the words, or not installed, is said before anything is measured
+        prepare_output(output)
         planning.find_solver()
-        if grid is not None and report is not None:
-            profiling.Report.require_extras()  # the what-if is drawn on the report's page
-        if source is None and calibration is None and report is None and grid is not None and PLAN.exists():
-            calibration = PLAN
         known = _plan_known.find_known(calibration, report)
-        found = known.calibration
-        if found is None:
-            making = _making(recipe, crop, batch_size)
-            with _plan_tables.shown_progress() as hook:
-                found = planning.calibrate(
-                    _measured(source, report), **making, formats=wanted, quick=quick, workdir=workdir, progress=hook
-                )
-        elif (recipe, crop, batch_size) != (None, None, None):
-            raise typer.BadParameter(
-                "the costs are known, with their own crop and batch size: leave --recipe, --crop and --batch-size out"
-            )
-        if machines is not None:
-            common = planning.Machine(cores=1, trainer_cores=known.trainer_cores, link_rate=known.link_rate or math.inf)
-            told = planning.what_if(found, *machines, machine=common, disk_budget=budget, formats=wanted)
-            _tell_what_if(told, output, report, known)
-            return
+        options = RecipeOptions(recipe, crop, batch_size)
+        found = known_or_measured(known, source, report, options, formats=wanted, quick=quick, workdir=workdir)
         machine = known.machine(source, found, emulate)
         step = known.step if step_ms is None else step_ms / 1e3
         made = planning.plan(found, machine, step=step, disk_budget=budget, formats=wanted, renditions=renditions)
@@ -134,59 +93,66 @@ def plan(
     _tell_next(made, _Run.of(known, source, recipe, crop, batch_size), output)
 
 
-def _divide(words: list[str], what_if: str | None) -> tuple[str | None, str | None]:
-    """Tell the source from the parts of a grid, which may stand in words of their own."""
-    parts = [word for word in words if what_if is not None and "=" in word and not Path(word).exists()]
-    sources = [word for word in words if word not in parts]
-    if len(sources) > 1:
-        raise typer.BadParameter(f"there is one source, not {', '.join(sources)}")
-    return sources[0] if sources else None, None if what_if is None else " ".join([what_if, *parts])
-
-
-def _refuse_needless(what_if: bool, given: dict[str, Any], price: str | None) -> None:
-    if price is not None and not what_if:
-        raise typer.BadParameter("--price is for a --what-if")
-    needless = [name for name, value in given.items() if value is not None]
-    if what_if and needless:
-        raise typer.BadParameter(f"a --what-if has its own machines and steps: leave {', '.join(needless)} out")
-
-
-def _parse_formats(text: str) -> list[str]:
+def parse_formats(text: str) -> list[str]:
     names = [name for name in map(str.strip, text.split(",")) if name]
     if not names:
         raise typer.BadParameter("name at least one format, as hri:fast,raw", param_hint="--formats")
     return names
 
 
-def _prepare(output: Path) -> None:
+def prepare_output(output: Path) -> None:
     """Make the folder that the result goes to."""
     if output.is_dir():
         raise ValueError(f"{output} is a folder: name a file, such as {output / PLAN}")
     output.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _measured(source: str | None, report: Path | None) -> str:
-    if source is None:
-        lacking = "" if report is None else f"{report} has no costs of formats, for that was left out or ended: "
-        raise typer.BadParameter(
-            f"{lacking}give a SOURCE_OR_DATASET to measure, or --calibration plan.json or --report with what was "
-            f"measured before"
-        )
-    return source
+class RecipeOptions(NamedTuple):
+    """The options that say how samples become batches."""
+
+    recipe: Path | None
+    crop: int | None
+    batch_size: int | None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `calibrate`."""
+        from headrace import planning  # noqa: PLC0415
+
+        if self.recipe is not None:
+            if self.crop is not None or self.batch_size is not None:
+                raise typer.BadParameter("a recipe has its own crop and batch size: omit --crop and --batch-size")
+            return {"recipe": self.recipe}
+        transform = planning.usual_transform(self.crop)
+        return {"transform": transform, "batch_size": self.batch_size or planning.USUAL_BATCH}
 
 
-def _making(recipe: Path | None, crop: int | None, batch_size: int | None) -> dict[str, Any]:
+def known_or_measured(
+    known: Known, source: str | None, report: Path | None, options: RecipeOptions, **arguments: Any
+) -> Calibration:
+    """Return the costs that are known; measure them if they are not."""
     from headrace import planning  # noqa: PLC0415
 
-    if recipe is not None:
-        if crop is not None or batch_size is not None:
-            raise typer.BadParameter("a recipe has its crop and batch size: leave --crop and --batch-size out")
-        return {"recipe": recipe}
-    return {"transform": planning.usual_transform(crop), "batch_size": batch_size or planning.USUAL_BATCH}
+    if known.calibration is not None:
+        if options != (None, None, None):
+            raise typer.BadParameter(
+                "the costs were measured with their own crop and batch size: omit --recipe, --crop and --batch-size"
+            )
+        return known.calibration
+    if source is None:
+        missing = (
+            "" if report is None else f"{report} has no costs of formats: its profile omitted them or ended early; "
+        )
+        raise typer.BadParameter(
+            f"{missing}give a SOURCE_OR_DATASET to measure, or earlier measurements with --calibration plan.json "
+            f"or --report"
+        )
+    made = options.arguments()
+    with _plan_tables.shown_progress() as hook:
+        return planning.calibrate(source, **made, **arguments, progress=hook)
 
 
 def _tell_plan(made: Plan, output: Path) -> None:
-    _print(_plan_tables.plan_table(made))
+    _plan_tables.print_table(_plan_tables.plan_table(made))
     typer.echo(_plan_tables.plan_sentence(made))
     larger = _plan_tables.size_sentence(made)
     if larger is not None:
@@ -244,34 +210,3 @@ def _warn_of_left_out(found: Calibration) -> int:
             err=True,
         )
     return int(count)
-
-
-def _tell_what_if(found: WhatIf, output: Path, folder: Path | None, known: Known) -> None:
-    """Print the best machines; all points go to a file, and into the report if there is one."""
-    found.save(output)
-    if folder is not None and known.report is not None:
-        from headrace import profiling  # noqa: PLC0415
-
-        def shown(point: Any) -> Any:
-            return profiling.WhatIfPoint(**{**point.to_json(), "binds": tuple(point.binds)})
-
-        grid = profiling.WhatIf(
-            points=tuple(map(shown, found.points)),
-            best=tuple(map(shown, found.best)),
-            prices=dataclasses.asdict(found.prices),
-            batch_size=found.batch_size,
-            images=found.images,
-        )
-        drawn = profiling.Report(dataclasses.replace(known.report.measurements, what_if=grid))
-        drawn.save(folder if folder.is_dir() else folder.parent)
-    _print(_plan_tables.what_if_table(found))
-    for line in _plan_tables.what_if_sentences(found):
-        typer.echo(line)
-    where = f" and {folder}" if folder is not None else ""
-    say(f"written {len(found.points)} machine{'' if len(found.points) == 1 else 's'} to {output}{where}")
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-
-    Console().print(table)

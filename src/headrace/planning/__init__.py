@@ -8,7 +8,7 @@
 All but `calibrate`, `find_machine` and `measure_storage` is pure arithmetic.
 """
 
-from headrace.planning._calibrate import calibrate
+from headrace.planning._calibrate import ProgressHook, calibrate
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._drift import Drift, DriftWarning, drift, watch
 from headrace.planning._machine import Machine, find_machine, parse_emulation
@@ -16,7 +16,7 @@ from headrace.planning._options import USUAL_BATCH, USUAL_CROP, usual_transform
 from headrace.planning._plan import Plan, Share, plan
 from headrace.planning._predict import RESOURCES, Prediction, predict
 from headrace.planning._search import find_solver
-from headrace.planning._what_if import Grid, Point, Prices, WhatIf, parse_grid, parse_prices, what_if
+from headrace.planning._size import MachineGrid, Prices, SizedMachine, Sizing, parse_prices, parse_values, size_machines
 
 __all__ = [
     "RESOURCES",
@@ -26,24 +26,25 @@ __all__ = [
     "Cost",
     "Drift",
     "DriftWarning",
-    "Grid",
     "Machine",
+    "MachineGrid",
     "Plan",
-    "Point",
     "Prediction",
     "Prices",
+    "ProgressHook",
     "Share",
-    "WhatIf",
+    "SizedMachine",
+    "Sizing",
     "calibrate",
     "drift",
     "find_machine",
     "find_solver",
     "parse_emulation",
-    "parse_grid",
     "parse_prices",
+    "parse_values",
     "plan",
     "predict",
+    "size_machines",
     "usual_transform",
     "watch",
-    "what_if",
 ]

@@ -23,8 +23,8 @@ from headrace.planning._machine import Machine
 RESOURCES = ("storage", "cores", "link", "trainer")
 """What can be busy, in the order of the path of a picture."""
 
-_BINDS = 0.98
-"""A resource binds if it is busy this share of the time that the busiest one is."""
+BOTTLENECK_SHARE = 0.98
+"""A resource is a bottleneck if it is busy for this share of the busiest one's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,9 @@ def predict_costs(
         seconds=dict(zip(RESOURCES, busy, strict=True)),
         rate=1 / most if most > 0 else math.inf,
         preparation_rate=1 / without_step if without_step > 0 else math.inf,
-        binds=tuple(name for name, each in zip(RESOURCES, busy, strict=True) if most > 0 and each >= _BINDS * most),
+        binds=tuple(
+            name for name, each in zip(RESOURCES, busy, strict=True) if most > 0 and each >= BOTTLENECK_SHARE * most
+        ),
         stored_bytes=calibration.images
         * math.fsum(x * cost.stored_bytes for x, cost in zip(shares, costs, strict=True)),
         build_seconds=calibration.images * encode / (machine.cores * machine.efficiency),

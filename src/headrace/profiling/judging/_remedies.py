@@ -159,21 +159,22 @@ def _cores(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
         f"a machine with {wanted} such cores instead of {cores}",
         Pipeline(changed).rate,
         now=now,
-        command=_what_if_command(measurements, wanted),
+        command=_size_command(measurements, wanted),
         why="all cores are busy; this assumes that the work divides among more of them without loss",
         at_most=True,
     )
 
 
-def _what_if_command(measurements: Measurements, cores: int) -> str:
+def _size_command(measurements: Measurements, cores: int) -> str:
     """Plan for machines with more cores. Only where SciPy is installed, as the mix shows: the command needs it."""
     path, options, found = source_path(measurements), measurements.recipe.options, measurements.differential
     if path is None or options is None or found is None or not found.step_seconds or measurements.mix is None:
         return ""
     cold = stored.storage_bandwidth(measurements) if reads_cold(measurements) else None
     storage = f"{cold / 1e9:.4g}GB/s" if cold else "1000GB/s"
-    grid = f"cores={measurements.machine.cores}..{2 * cores} storage={storage} step-ms={found.step_seconds * 1e3:.6g}"
-    return command_line("headrace", "plan", path, options, ("--what-if", grid))
+    grid = ("--cores", f"{measurements.machine.cores}..{2 * cores}", "--storage", storage)
+    step = ("--step-ms", f"{found.step_seconds * 1e3:.6g}")
+    return command_line("headrace", "size", path, options, (*grid, *step))
 
 
 def _cache(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:

@@ -147,7 +147,7 @@ def on_cores(wanted: int | None) -> Iterator[int]:
     if not 1 <= wanted <= there:
         raise ProfileError(
             f"{wanted} cores cannot be emulated on a machine that has {there} for this process; "
-            f"`headrace plan --what-if` predicts larger ones"
+            f"`headrace size` predicts larger machines"
         )
     if not hasattr(os, "sched_setaffinity"):
         yield wanted  # then the number of workers is all that can be held down

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which machine keeps a GPU busy: the measured costs on other cores, storage and offload workers, with prices. Pure.
+
+Offload workers prepare batches beside the host, so their rates add up, and the trainer limits both:
+
+    rate = min( host + workers · worker_rate,  batch_size / step )        images per second
+
+`host` is the plan's rate without a trainer. A worker is as fast as one core of the machine that the costs were measured
+on, unless its time per batch is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+from headrace.planning._cost import Calibration
+from headrace.planning._documents import Document, finite, write_json
+from headrace.planning._machine import Machine
+from headrace.planning._plan import plan
+from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
+from headrace.units import parse_list, parse_number, parse_range
+
+SIZING_VERSION = 1
+BUSY = 0.95
+"""A GPU is kept busy if it works this share of the time."""
+
+_HOURS_PER_MONTH = 730.0
+_VALUES_PER_RANGE = 6
+_MAX_MACHINES = 2000
+_PRICES = ("vcpu-hour", "accelerator-hour", "gb-month", "offload-hour")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineGrid:
+    """The machines to compare: every combination of these values. All figures are per GPU."""
+
+    cores: tuple[float, ...]
+    storage_rates: tuple[float, ...]
+    """Bytes per second."""
+    steps: tuple[float, ...]
+    """Seconds of the trainer per batch."""
+    offload_workers: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        if not (self.cores and self.storage_rates and self.steps and self.offload_workers):
+            raise ValueError("cores, storage_rates, steps and offload_workers must have at least one value each")
+        if min(*self.cores, *self.storage_rates, *self.steps) <= 0 or min(self.offload_workers) < 0:
+            raise ValueError("cores, storage_rates and steps must be > 0, and offload_workers >= 0")
+        count = len(self.cores) * len(self.storage_rates) * len(self.steps) * len(self.offload_workers)
+        if count > _MAX_MACHINES:
+            raise ValueError(f"at most {_MAX_MACHINES} machines can be compared; got {count}: give fewer values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices of a machine's parts."""
+
+    vcpu_hour: float = 0.0
+    accelerator_hour: float = 0.0
+    gb_month: float = 0.0
+    """Per GB of storage that the images take."""
+    offload_hour: float = 0.0
+    """Per offload worker."""
+    currency: str = "$"
+
+    def __post_init__(self) -> None:
+        if min(self.vcpu_hour, self.accelerator_hour, self.gb_month, self.offload_hour) < 0:
+            raise ValueError("a price must be >= 0")
+
+    @property
+    def are_given(self) -> bool:
+        return max(self.vcpu_hour, self.accelerator_hour, self.gb_month, self.offload_hour) > 0
+
+    def per_hour(self, cores: float, stored_bytes: float, offload_workers: int = 0) -> float:
+        """Return the price of a machine with one GPU for an hour."""
+        storage = self.gb_month * stored_bytes / 1e9 / _HOURS_PER_MONTH
+        return self.vcpu_hour * cores + self.accelerator_hour + storage + self.offload_hour * offload_workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedMachine:
+    """A machine with the mix of formats that suits it best, and what it is predicted to give."""
+
+    cores: float
+    storage_rate: float
+    offload_workers: int = 0
+    step: float
+    rate: float
+    """Images per second."""
+    busy: float
+    """Share of the time that the GPU works."""
+    shares: Mapping[str, float]
+    binds: tuple[str, ...]
+    """The bottlenecks."""
+    dollars_per_hour: float
+    images_per_dollar: float
+    """Or per unit of another currency; infinite without prices."""
+
+    @property
+    def keeps_busy(self) -> bool:
+        """Whether the GPU hardly ever waits."""
+        return self.busy >= BUSY
+
+    def to_json(self) -> dict[str, Any]:
+        plain = asdict(self) | {"shares": dict(self.shares), "binds": list(self.binds)}
+        return plain | {"images_per_dollar": finite(self.images_per_dollar)}
+
+    @classmethod
+    def from_json(cls, document: Any) -> SizedMachine:
+        read = Document(document, "a machine of the sizing")
+        numbers = ("cores", "storage_rate", "step", "rate", "busy", "dollars_per_hour")
+        return cls(
+            **{name: read.number(name) for name in numbers},
+            offload_workers=int(read.number("offload_workers", default=0.0)),
+            shares=read.numbers("shares"),
+            binds=tuple(map(str, read.items("binds"))),
+            images_per_dollar=read.number("images_per_dollar", default=math.inf),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """All machines of a grid, and the best one for each step."""
+
+    prices: Prices
+    batch_size: int
+    images: int
+    machines: tuple[SizedMachine, ...]
+
+    @property
+    def best(self) -> tuple[SizedMachine, ...]:
+        """For each step, the cheapest machine that keeps its GPU busy; if none does, the most images for the money.
+
+        Of equally cheap machines, the one with fewer workers, fewer cores and slower storage.
+        """
+        return tuple(_best([each for each in self.machines if each.step == step]) for step in self.steps)
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        return tuple(sorted({each.step for each in self.machines}))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": SIZING_VERSION,
+            "prices": asdict(self.prices),
+            "batch_size": self.batch_size,
+            "images": self.images,
+            "cores": sorted({each.cores for each in self.machines}),
+            "storage_rates": sorted({each.storage_rate for each in self.machines}),
+            "steps": list(self.steps),
+            "points": [each.to_json() for each in self.machines],
+            "best": [each.to_json() for each in self.best],
+        }
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all machines as JSON."""
+        write_json(path, self.to_json())
+
+    @classmethod
+    def from_json(cls, document: Any) -> Sizing:
+        read = Document(document, "the sizing")
+        read.version(SIZING_VERSION)
+        prices = read.inner("prices")
+        names = ("vcpu_hour", "accelerator_hour", "gb_month", "offload_hour")
+        return cls(
+            prices=Prices(
+                **{name: prices.number(name, default=0.0) for name in names}, currency=prices.text("currency")
+            ),
+            batch_size=read.integer("batch_size", least=1),
+            images=read.integer("images", least=1),
+            machines=tuple(map(SizedMachine.from_json, read.items("points"))),
+        )
+
+
+def size_machines(
+    calibration: Calibration,
+    grid: MachineGrid,
+    prices: Prices | None = None,
+    *,
+    machine: Machine | None = None,
+    offload_seconds: float | None = None,
+    disk_budget: float | None = None,
+    formats: Sequence[str] | None = None,
+) -> Sizing:
+    """Plan for every machine of a grid.
+
+    Args:
+        calibration: What a sample costs in each format.
+        grid: The machines.
+        prices: Their prices; None compares speed only.
+        machine: What all machines have in common: efficiency, and the cores that the trainer takes.
+        offload_seconds: Seconds that one offload worker takes per batch; None is one core of the calibrated machine.
+        disk_budget: Bytes that the images may take in total.
+        formats: Consider only these.
+
+    """
+    if offload_seconds is not None and not offload_seconds > 0:
+        raise ValueError(f"offload_seconds must be > 0; got {offload_seconds}")
+    costs = prices or Prices()
+    common = machine or Machine(cores=1)
+    found: list[SizedMachine] = []
+    for step in grid.steps:
+        for storage_rate in grid.storage_rates:
+            for cores in grid.cores:
+                on = common.replace(cores=cores, storage_rate=storage_rate, emulated=True)
+                alone = plan(calibration, on, step=step, disk_budget=disk_budget, formats=formats).predicted
+                worker_rate = _worker_rate(calibration, alone, offload_seconds)
+                for workers in grid.offload_workers:
+                    hourly = costs.per_hour(cores, alone.stored_bytes, workers)
+                    rate, limits = _with_workers(alone, workers * worker_rate)
+                    found.append(
+                        SizedMachine(
+                            cores=cores,
+                            storage_rate=storage_rate,
+                            offload_workers=workers,
+                            step=step,
+                            rate=rate,
+                            busy=min(1.0, rate * step / calibration.batch_size),
+                            shares=alone.shares,
+                            binds=limits,
+                            dollars_per_hour=hourly,
+                            images_per_dollar=rate * 3600 / hourly if hourly > 0 else math.inf,
+                        )
+                    )
+    return Sizing(prices=costs, batch_size=calibration.batch_size, images=calibration.images, machines=tuple(found))
+
+
+def _worker_rate(calibration: Calibration, alone: Prediction, offload_seconds: float | None) -> float:
+    """Images per second of one offload worker."""
+    if offload_seconds is not None:
+        return calibration.batch_size / offload_seconds
+    seconds = sum(share * calibration.cost(name).cpu_seconds for name, share in alone.shares.items())
+    return 1 / max(seconds, 1e-9)
+
+
+def _with_workers(alone: Prediction, workers_rate: float) -> tuple[float, tuple[str, ...]]:
+    """Return the rate of host and offload workers together, and the bottlenecks."""
+    if workers_rate == 0:
+        return alone.rate, alone.binds
+    trainer = 1 / alone.seconds["trainer"] if alone.seconds["trainer"] > 0 else math.inf
+    both = alone.preparation_rate + workers_rate
+    if both >= trainer / BOTTLENECK_SHARE:
+        return trainer, ("trainer",)
+    host = tuple(name for name in alone.binds if name != "trainer")
+    return min(both, trainer), host if both < trainer * BOTTLENECK_SHARE else (*host, "trainer")
+
+
+def _best(machines: Sequence[SizedMachine]) -> SizedMachine:
+    busy = [each for each in machines if each.keeps_busy]
+    if busy:
+        return min(busy, key=lambda each: (each.dollars_per_hour, each.offload_workers, each.cores, each.storage_rate))
+    return max(machines, key=lambda each: (each.images_per_dollar, each.rate, -each.offload_workers, -each.cores))
+
+
+def parse_prices(text: str) -> Prices:
+    """Read `vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1,offload-hour=0.1`; prices that are missing are 0."""
+    found: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in _PRICES:
+            raise ValueError(f"a price must be one of {', '.join(_PRICES)}, as in vcpu-hour=0.04; got {part!r}")
+        found[name.replace("-", "_")] = parse_number(value)
+    return Prices(**found)
+
+
+def parse_values(text: str, read: Callable[[str], float] = parse_number, *, whole: bool = False) -> tuple[float, ...]:
+    """Read a list such as `2,4,8`, or a range such as `2..64` as 6 values in equal ratios.
+
+    Args:
+        text: What the user wrote.
+        read: Reads one value.
+        whole: Round the values of a range to whole numbers.
+
+    """
+    if ".." not in text:
+        return tuple(dict.fromkeys(map(read, parse_list(text))))
+    low, high = map(read, parse_range(text))
+    if not 0 < low <= high:
+        raise ValueError(f"a range must start above 0 and not end before it starts; got {text!r}")
+    ratio = (high / low) ** (1 / (_VALUES_PER_RANGE - 1))
+    found = (low * ratio**k for k in range(_VALUES_PER_RANGE))
+    return tuple(dict.fromkeys(float(round(each)) if whole and each >= 1 else each for each in found))
