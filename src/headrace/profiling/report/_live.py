@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.profiling._figures import printable
+from headrace.profiling.report._summary import printable
 from headrace.profiling.subjects._course import Progress, ProgressHook
 
 if TYPE_CHECKING:
