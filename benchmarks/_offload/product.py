@@ -46,7 +46,7 @@ def open_loader(source: Source, dataset: Path, batches: int, exchange: Path | No
         transform=source.transform,
         num_workers=1,
         output="numpy",
-        prefetch_factor=8,
+        batches_ahead=8,
         **offload,
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks._plan.environments import Environment, balanced_rate
 from benchmarks._plan.measure import Datasets, Rate, Recipe, Stream, measure, open_loader
+from headrace.loader import limit_storage
 from headrace.planning import Calibration, plan
 
 _DROP = 3.0
@@ -63,7 +64,7 @@ def _epoch(dataset: Path, recipe: Recipe, before: Environment, after: Environmen
     with machine.held_to(before.cores), open_loader(dataset, recipe, before) as loader:
         stream = Stream(loader, before)
         fast = stream.repeat()
-        loader._set_storage_rate(after.storage_rate)  # noqa: SLF001 - emulation, not for users
+        limit_storage(loader, after.storage_rate)
         dropped = len(stream.seconds)
         stream.take(_BATCHES_GIVEN)
         return fast, stream.repeat(), stream.seconds[dropped:]

@@ -18,6 +18,7 @@ import headrace
 from benchmarks import machine
 from benchmarks._plan.environments import Environment
 from benchmarks.trainer import Trainer
+from headrace.loader import limit_storage
 from headrace.planning import Plan
 
 _WARM_UP_BATCHES = 2
@@ -86,7 +87,7 @@ class Datasets:
 def open_loader(dataset: Path, recipe: Recipe, environment: Environment) -> headrace.Loader:
     """Open a loader on emulated storage. Call it while held to the environment's cores: its threads stay there."""
     n = len(headrace.open(dataset))
-    return headrace.Loader(
+    loader = headrace.Loader(
         dataset,
         batch_size=recipe.batch_size,
         transform=list(recipe.transform),
@@ -94,9 +95,10 @@ def open_loader(dataset: Path, recipe: Recipe, environment: Environment) -> head
         shuffle=True,
         num_workers=environment.cores,
         output="numpy",
-        direct=recipe.direct,
-        storage_rate=environment.storage_rate,
+        direct_io=recipe.direct,
     )
+    limit_storage(loader, environment.storage_rate)
+    return loader
 
 
 def measure(dataset: Path, recipe: Recipe, environment: Environment) -> float:

@@ -71,7 +71,7 @@ def test_every_setting_of_speed_gives_the_same_batches(path):
     with load(path, transform=CROP, shuffle=True, batch_size=7) as loader:
         expected = copied(list(loader))
     for threads, ahead, direct in [(1, 1, False), (3, 5, False), (8, 2, True)]:
-        options = {"num_workers": threads, "prefetch_factor": ahead, "direct": direct}
+        options = {"num_workers": threads, "batches_ahead": ahead, "direct_io": direct}
         with load(path, transform=CROP, shuffle=True, batch_size=7, **options) as loader:
             assert_equal(list(loader), expected)
 
@@ -301,7 +301,7 @@ def test_boxes_too_small_are_left_out(path):
         ({"batch_size": None}, TypeError, "batch_size"),
         ({"batch_size": 2.5}, TypeError, "batch_size"),
         ({"num_workers": -1}, ValueError, "num_workers"),
-        ({"prefetch_factor": 0}, ValueError, "prefetch_factor"),
+        ({"batches_ahead": 0}, ValueError, "batches_ahead"),
         ({"seed": -1}, ValueError, "seed"),
         ({"output": "tf"}, ValueError, "'torch', 'numpy', 'jax'"),
         ({"on_error": "ignore"}, ValueError, "'raise', 'skip', 'replace'"),
@@ -320,6 +320,7 @@ def test_boxes_too_small_are_left_out(path):
         ({"collate_fn": 3}, TypeError, "collate_fn"),
         ({"sampler": [1]}, TypeError, "indices or weights"),
         ({"generator": 1}, TypeError, "seed"),
+        ({"prefetch_factor": 2}, TypeError, "give batches_ahead"),
         ({"in_order": False}, TypeError, "order"),
         ({"batchsize": 3}, TypeError, "did you mean 'batch_size'"),
         ({"numworkers": 3}, TypeError, "did you mean 'num_workers'"),

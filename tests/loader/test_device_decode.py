@@ -18,6 +18,7 @@ from tests.loader.datasets import write  # noqa: E402
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
 from headrace.kernels import _backend  # noqa: E402
+from headrace.loader import limit_storage  # noqa: E402
 from headrace.loader.device import _choice as _device_choice  # noqa: E402
 from headrace.loader.device._choice import device_formats  # noqa: E402
 from headrace.loader.device._transfer import Transfer  # noqa: E402
@@ -356,7 +357,8 @@ def test_storage_can_be_slowed_down(mixed, monkeypatch):
     waited = []
     monkeypatch.setattr(Pace, "wait", lambda pace, n_bytes: waited.append((pace.rate, n_bytes)))
     options = {"batch_size": 12, "device": "cpu", "decode": "device", "fields": ["image"]}
-    with headrace.Loader(mixed, storage_rate=1e9, **options) as loader:
+    with headrace.Loader(mixed, **options) as loader:
+        limit_storage(loader, 1e9)
         list(loader)
         figures = loader.stats()["formats"]
     assert {rate for rate, _ in waited} == {1e9}

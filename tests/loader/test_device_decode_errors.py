@@ -179,7 +179,7 @@ def test_a_failure_of_the_device_reaches_the_trainer(whole, monkeypatch):
 
 
 def test_leaving_early_leaves_nothing_behind(whole):
-    loader = load(whole, prefetch_factor=3)
+    loader = load(whole, batches_ahead=3)
     for _ in loader:
         break
     assert labels(loader)[0] == [0, 1, 2, 3]

@@ -125,7 +125,7 @@ def source(cuda, tmp_path):
     assert cuda.events == []
     path = write(tmp_path / "streams.hr", 8, formats=("hri:fast", "raw"))
     options = types.SimpleNamespace(
-        threads=2, direct=False, device="cpu", decode="device", storage_rate=None, plan=None
+        num_workers=2, threads=2, direct_io=False, device="cpu", decode="device", storage_rate=None, plan=None
     )
     compiled = compile([CenterCrop(8)])
     made = DeviceSource(headrace.open(path), ["image"], compiled, seed=0, options=options, transfer=transfer_of())

@@ -97,7 +97,7 @@ def test_ranks_divide_an_epoch(path):
             "num_workers": threads,
             "seed": rng.randint(0, 99),
         }
-        options |= {"prefetch_factor": rng.randint(1, 5), "fields": ["label"]}
+        options |= {"batches_ahead": rng.randint(1, 5), "fields": ["label"]}
         seen, repeats, lengths = [], 0, set()
         for rank in range(world_size):
             with load(path, rank=rank, **options) as loader:
@@ -164,7 +164,7 @@ class TestState:
         assert sorted(label for part in seen for label in part) == list(range(COUNT))
 
     def test_what_is_prefetched_does_not_count(self, path):
-        with load(path, batch_size=2, prefetch_factor=8) as loader:
+        with load(path, batch_size=2, batches_ahead=8) as loader:
             assert (loader.state_dict()["epoch"], loader.state_dict()["samples"]) == (0, 0)
             iteration = iter(loader)
             assert loader.state_dict()["samples"] == 0

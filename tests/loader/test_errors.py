@@ -151,7 +151,7 @@ def test_there_is_an_end_to_replacing(hurt):
 def test_a_shard_that_goes_while_training(hurt, change):
     """A clear error within a second, or what is left."""
     copy, _ = hurt
-    with load(copy, batch_size=2, prefetch_factor=1, num_workers=1) as loader:
+    with load(copy, batch_size=2, batches_ahead=1, num_workers=1) as loader:
         iteration = iter(loader)
         next(iteration)
         shards = sorted((copy / "shards").iterdir())

@@ -243,7 +243,7 @@ def test_a_dataset_that_is_rebuilt_gives_no_other_images_under_old_labels(
 
     build(0)
     ds = headrace.open(path)
-    with load(ds, **{"batch_size": 4, "prefetch_factor": 1, "num_workers": 1, **options}) as loader:
+    with load(ds, **{"batch_size": 4, "batches_ahead": 1, "num_workers": 1, **options}) as loader:
         batches = iter(loader)
         check_all([next(batches)])
         build(100)
@@ -256,7 +256,7 @@ def test_a_dataset_that_is_rebuilt_gives_no_other_images_under_old_labels(
 
 def test_a_dataset_may_be_copied_over_itself(forged: Path) -> None:
     """Files of the same contents are the same dataset."""
-    with load(forged, batch_size=8, prefetch_factor=1) as loader:
+    with load(forged, batch_size=8, batches_ahead=1) as loader:
         batches = iter(loader)
         next(batches)
         shutil.copytree(forged, forged.with_suffix(".twin"))

@@ -71,7 +71,7 @@ def run(path, epochs):
                 loader.close()
             transform = [*CROP, Tripping(rng)] if epoch % 30 else CROP
             options = {"transform": transform, "num_workers": rng.randint(1, 3), "batch_size": rng.randint(1, 8)}
-            loader = headrace.Loader(path, output="numpy", shuffle=True, prefetch_factor=rng.randint(1, 4), **options)
+            loader = headrace.Loader(path, output="numpy", shuffle=True, batches_ahead=rng.randint(1, 4), **options)
         abuse(loader, rng, kept)
         if epoch % 15 == 14:
             loader.close()

@@ -245,7 +245,7 @@ def test_what_a_source_raises_reaches_the_trainer(path, monkeypatch, transform):
         return Broken(dataset, ("image",), compiled, seed=seed, options=options)
 
     monkeypatch.setattr(_assembly, "_make_source", make)
-    with load(path, transform=transform, fields=["image"], prefetch_factor=1) as loader:
+    with load(path, transform=transform, fields=["image"], batches_ahead=1) as loader:
         with pytest.raises(OSError, match="out of luck"):
             list(loader)
         assert len(list(loader)) == 10

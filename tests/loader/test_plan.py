@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli import app
 from headrace.errors import BuildError, CorruptImage, PlanMismatch
+from headrace.loader import limit_storage
 from headrace.transforms import RandomResizedCrop
 
 PAIRS = [("hri:dense", "raw"), ("png", "raw"), ("png", "webp"), ("raw", "hri:fast", "png")]
@@ -44,10 +45,11 @@ def write(path: Path, plan: dict[str, Any], count: int = COUNT) -> Path:
     return path
 
 
-def load(path: Path, epochs: int = 1, **options: Any) -> tuple[list[Any], dict[str, Any]]:
+def load(path: Path, epochs: int = 1, *, rate: float | None = None, **options: Any) -> tuple[list[Any], dict[str, Any]]:
     transform = [RandomResizedCrop(64)]
     given = {"batch_size": 8, "shuffle": True, "output": "numpy", "num_workers": 2, "transform": transform, **options}
     with headrace.Loader(path, **given) as loader:
+        limit_storage(loader, rate)
         batches = [copied(batch) for _ in range(epochs) for batch in loader]
         return batches, loader.stats()
 
@@ -84,14 +86,14 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ..
 def test_renditions_change_no_bit(
     several: Callable[[tuple[str, ...]], Path], single: list[Any], formats: tuple[str, ...], rate: float
 ) -> None:
-    batches, stats = load(several(formats), 2, storage_rate=rate)
+    batches, stats = load(several(formats), 2, rate=rate)
     assert_equal(batches, single)
     assert sum(stats["formats"].get(name, {"images": 0})["images"] for name in formats) >= 2 * COUNT
     assert stats["failed_renditions"] == 0
 
 
 def test_slow_storage_makes_the_loader_read_what_is_small(double: Path) -> None:
-    _, stats = load(double, 3, storage_rate=1_000_000, fields=["image"])
+    _, stats = load(double, 3, rate=1_000_000, fields=["image"])
     images = {name: figures["images"] for name, figures in stats["formats"].items()}
     assert images["hri:dense"] > 2 * COUNT
     assert sum(images.values()) == 3 * COUNT
@@ -109,7 +111,8 @@ def test_a_state_goes_on_with_another_choice(double: Path, single: list[Any]) ->
         begun = [copied(next(batches)) for _ in range(2)]
         state = json.loads(json.dumps(first.state_dict()))
         del batches
-    with headrace.Loader(double, storage_rate=3_000_000, **options) as second:
+    with headrace.Loader(double, **options) as second:
+        limit_storage(second, 3_000_000)
         second.load_state_dict(state)
         assert_equal(begun + [copied(batch) for batch in second], single[: len(single) // 2])
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.loader import cores
+from headrace.loader import compiled_transform, cores
 from headrace.transforms import CenterCrop
 
 
@@ -25,15 +25,15 @@ def test_a_loader_tells_what_it_was_asked_for(path: Path) -> None:
         "num_workers": 2,
         "collate_fn": collate,
         "output": "numpy",
-        "direct": True,
-        "storage_rate": 4e6,
+        "direct_io": True,
+        "transform": [CenterCrop(8)],
     }
-    with headrace.Loader(path, transform=[CenterCrop(8)], **asked) as loader:
+    with headrace.Loader(path, **asked) as loader:
         with pickle.loads(pickle.dumps(loader)) as again:
             for each in (loader, again):
                 assert {name: getattr(each, name) for name in asked} == asked
                 assert each.device is None
-                assert list(each.transform.transforms) == [CenterCrop(8)]
+                assert compiled_transform(each).transforms == (CenterCrop(8),)
                 assert each.batches_ahead == 8
         for name in asked:
             with pytest.raises(AttributeError):
@@ -45,5 +45,11 @@ def test_a_loader_tells_what_its_defaults_came_to(path: Path) -> None:
         assert loader.num_workers == cores()
         assert loader.fields == tuple(loader.dataset.fields)
         assert loader.output == "torch"
-        assert (loader.direct, loader.storage_rate, loader.collate_fn) == (False, None, None)
-        assert not loader.transform.transforms
+        assert (loader.direct_io, loader.transform, loader.collate_fn) == (False, None, None)
+        assert not compiled_transform(loader).transforms
+
+
+def test_a_loader_without_transforms_has_those_of_its_dataset(path: Path) -> None:
+    crop = [CenterCrop(8)]
+    with headrace.Loader(headrace.open(path, transform=crop)) as loader:
+        assert loader.transform is crop

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,19 @@ import pytest
 from tests.loader.datasets import COUNT, assert_equal, copied, labels
 
 import headrace
+from headrace.loader import limit_storage, storage_limit
 
 
-def _loader(path: Path, **options: Any) -> headrace.Loader:
-    return headrace.Loader(path, **{"batch_size": 8, "output": "numpy", "num_workers": 2, **options})
+def _loader(path: Path, *, rate: float | None = None, **options: Any) -> headrace.Loader:
+    loader = headrace.Loader(path, **{"batch_size": 8, "output": "numpy", "num_workers": 2, **options})
+    if rate is not None:
+        limit_storage(loader, rate)
+    return loader
 
 
 def test_reads_are_no_faster_than_the_rate(path: Path) -> None:
     rate = 400_000
-    with _loader(path, storage_rate=rate) as loader:
+    with _loader(path, rate=rate) as loader:
         begun = time.perf_counter()
         assert len(labels(loader)) == 5
         seconds = time.perf_counter() - begun
@@ -29,7 +34,7 @@ def test_reads_are_no_faster_than_the_rate(path: Path) -> None:
 
 
 def test_the_rate_changes_nothing_but_time(path: Path) -> None:
-    with _loader(path) as plain, _loader(path, storage_rate=2_000_000, num_workers=1) as slow:
+    with _loader(path) as plain, _loader(path, rate=2_000_000, num_workers=1) as slow:
         for first, second in zip(plain, slow, strict=True):
             assert_equal(copied(first), copied(second))
         read = plain.stats()["bytes_read"], slow.stats()["bytes_read"]
@@ -37,7 +42,7 @@ def test_the_rate_changes_nothing_but_time(path: Path) -> None:
 
 
 def test_a_loader_that_waits_for_storage_can_be_closed(path: Path) -> None:
-    loader = _loader(path, storage_rate=1)
+    loader = _loader(path, rate=1)
     batches = iter(loader)
     loader._parts.workshop.source.submit(loader.dataset.gather.rows([0]), 0)
     loader.close()
@@ -45,16 +50,23 @@ def test_a_loader_that_waits_for_storage_can_be_closed(path: Path) -> None:
 
 
 def test_the_rate_can_be_lifted_while_all_wait_for_it(path: Path) -> None:
-    with _loader(path, storage_rate=1) as loader:
+    with _loader(path, rate=1) as loader:
         batches = iter(loader)
-        loader._set_storage_rate(None)
+        limit_storage(loader, None)
         assert sum(len(batch["label"]) for batch in batches) == COUNT
+        assert storage_limit(loader) is None
+
+
+def test_a_copy_has_the_same_limit_and_prepares_more_batches_while_reads_wait(path: Path) -> None:
+    with _loader(path, rate=4e6, batch_size=3) as loader, pickle.loads(pickle.dumps(loader)) as copy:
+        for each in (loader, copy):
+            assert (storage_limit(each), each.batches_ahead) == (4e6, 8)
 
 
 @pytest.mark.parametrize("rate", [0, -1.0, float("nan"), float("inf")])
 def test_a_rate_is_positive(path: Path, rate: float) -> None:
-    with pytest.raises(ValueError, match="bytes a second"):
-        _loader(path, storage_rate=rate)
+    with pytest.raises(ValueError, match="must be > 0 bytes per second"):
+        _loader(path, rate=rate)
 
 
 def test_every_format_is_accounted_for(path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.planning.pictures import make_folder
 
 import headrace
+from headrace.loader import limit_storage
 from headrace.planning import DriftWarning, Machine, drift, plan, watch
 
 MACHINE = Machine(storage_rate=800e6, cores=2)
@@ -82,7 +83,8 @@ def test_a_real_loader_on_storage_that_is_slow_is_told_of(photos, tmp_path):
     """Planned for 800 MB/s, it gets 2; whatever else the machine does, storage is what it waits for."""
     headrace.build(make_folder(tmp_path / "photos", 32), tmp_path / "photos.hr", format="hri:fast")
     found = plan(photos, MACHINE, formats=["hri:fast"])
-    with headrace.Loader(tmp_path / "photos.hr", batch_size=4, output="numpy", storage_rate=2e6) as loader:
+    with headrace.Loader(tmp_path / "photos.hr", batch_size=4, output="numpy") as loader:
+        limit_storage(loader, 2e6)
         for _ in loader:
             pass
         told = drift(found, loader.stats())

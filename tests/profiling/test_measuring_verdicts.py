@@ -17,6 +17,7 @@ from tests.profiling.bottlenecks import (
 )
 
 import headrace
+from headrace.loader import limit_storage
 from headrace.transforms import RandomResizedCrop
 
 SECONDS = 0.7
@@ -44,7 +45,8 @@ def verdict(loader, *wanted, step=fast_step, **options):
 def test_slow_storage_is_found(dataset):
     """With storage that gives some ten images a batch's time, reading binds."""
     rate = 64 * 64 * 3 * BATCH / SLOW
-    with headrace.Loader(dataset, batch_size=BATCH, output="numpy", storage_rate=rate / 10) as loader:
+    with headrace.Loader(dataset, batch_size=BATCH, output="numpy") as loader:
+        limit_storage(loader, rate / 10)
         found = verdict(loader, "read")
 
     assert (found.stage, found.place) == ("read", "storage")

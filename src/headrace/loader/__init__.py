@@ -3,9 +3,18 @@
 
 from headrace.loader._environment import cores, decoders, devices
 from headrace.loader._iterator import LoaderIterator
-from headrace.loader._loader import Loader
+from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
 
-__all__ = ["Loader", "LoaderIterator", "cores", "decoders", "devices"]
+__all__ = [
+    "Loader",
+    "LoaderIterator",
+    "compiled_transform",
+    "cores",
+    "decoders",
+    "devices",
+    "limit_storage",
+    "storage_limit",
+]
 
 for _name in __all__:
     globals()[_name].__module__ = __name__  # so that reprs and tracebacks show the public path

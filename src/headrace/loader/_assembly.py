@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +163,11 @@ class Assembly:
             self._dataset.gather,
             source,
         )
+
+    def limit_storage(self, rate: float | None) -> None:
+        """Emulate slower storage, from now on."""
+        self._options = replace(self._options, storage_rate=rate)
+        self.workshop.source.set_storage_rate(rate)
 
     @property
     def meters(self) -> Meters:

@@ -39,5 +39,5 @@ def devices() -> dict[str, str]:
 
 
 def cores() -> int:
-    """Cores that this process may use: the threads of a loader with `num_workers=0`."""
+    """Cores that this process may use: the worker threads of a loader by default."""
     return usable_cores()

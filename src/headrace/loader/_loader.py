@@ -24,11 +24,12 @@ from headrace.loader._options import (
     Options,
     OutputName,
     Ragged,
+    check_rate,
     check_torch_words,
     chosen_fields,
     dtype_name,
     near_prong,
-    thread_count,
+    worker_count,
 )
 from headrace.loader._place import Place
 from headrace.loader._plan import obeyed_plan
@@ -60,9 +61,9 @@ class Loader:
         fields: Names of the fields to load; None is all.
         indices: Load only these samples: integers, a slice, or an array of booleans.
         weights: Draw samples with replacement, each as often as its weight says; one number a sample.
-        num_workers: Threads; 0 is one a core.
-        prefetch_factor: Batches that are prepared ahead of the trainer, in all; more if they are so small that threads
-            would idle.
+        num_workers: Worker threads. None is one per core; 0 works in the calling thread.
+        batches_ahead: Batches that all workers together prepare ahead of the trainer; more if batches are so small
+            that workers would idle.
         pin_memory: Copy batches to pinned memory, where there is CUDA.
         device: Copy batches to this device of PyTorch's, beside the training.
         decode: Where `hri` images are decoded: by `"cpu"`, or from their compressed bytes on the `"device"`, beside the
@@ -83,9 +84,7 @@ class Loader:
         color: `"auto"` gives gray, RGB, RGBA and CMYK images three channels and leaves all others as stored; `"RGB"`
             gives every image three channels; `"keep"` leaves all as stored; None takes the dataset's (`"auto"`).
         min_area: Boxes of which less than this many pixels come out are left out.
-        direct: Read past the page cache, for datasets much larger than memory.
-        storage_rate: Read no faster than this many bytes a second, cached or not, to try out what slower storage would
-            do; None is as fast as storage is.
+        direct_io: Read past the page cache, for datasets much larger than memory.
         plan: The plan that the dataset was built by, or the path of one; the loader checks that the dataset has its
             formats, and `stats` tells what it predicted.
         max_pixels: Refuse to decode more pixels of an image than this, or to make more of it: such a sample fails with
@@ -113,8 +112,8 @@ class Loader:
         fields: Iterable[str] | None = None,
         indices: Any = None,
         weights: npt.ArrayLike | None = None,
-        num_workers: int = 0,
-        prefetch_factor: int | None = 2,
+        num_workers: int | None = None,
+        batches_ahead: int = 2,
         pin_memory: bool = False,
         device: Any = None,
         decode: Decode = "auto",
@@ -128,8 +127,7 @@ class Loader:
         ragged: Ragged = "list",
         color: Color | None = None,
         min_area: float = 1.0,
-        direct: bool = False,
-        storage_rate: float | None = None,
+        direct_io: bool = False,
         plan: Mapping[str, Any] | str | PathLike[str] | None = None,
         max_pixels: int = MAX_PIXELS,
         approximate_jpeg: bool = False,
@@ -147,8 +145,8 @@ class Loader:
             batch_size=batch_size,
             drop_last=bool(drop_last),
             fields=chosen_fields(opened, fields),
-            threads=thread_count(num_workers),
-            prefetch_factor=2 if prefetch_factor is None else prefetch_factor,
+            num_workers=worker_count(num_workers),
+            min_batches_ahead=batches_ahead,
             pin_memory=bool(pin_memory),
             device=None if device is None else str(device),
             output=output,
@@ -159,9 +157,8 @@ class Loader:
             ragged=ragged,
             color=opened.color if color is None else color,
             min_area=float(min_area),
-            direct=bool(direct),
+            direct_io=bool(direct_io),
             approximate_jpeg=bool(approximate_jpeg),
-            storage_rate=storage_rate,
             plan=obeyed_plan(opened, plan, chosen_fields(opened, fields)),
             decode=decode,
             max_pixels=max_pixels,
@@ -230,9 +227,9 @@ class Loader:
         return self._options.fields
 
     @property
-    def transform(self) -> Compiled:
-        """What becomes of each sample: the declarative operations, and after them the functions."""
-        return self._parts.compiled
+    def transform(self) -> Any:
+        """The transforms as they were given to the loader, or else to the dataset."""
+        return self._order["transform"]
 
     @property
     def collate_fn(self) -> Callable[[list[Any]], Any] | None:
@@ -250,23 +247,18 @@ class Loader:
 
     @property
     def num_workers(self) -> int:
-        """How many threads it has; of `num_workers=0`, what that came to."""
-        return self._options.threads
+        """The number of worker threads; one per core if None was given."""
+        return self._options.num_workers
 
     @property
     def batches_ahead(self) -> int:
-        """How many batches are under way at a time, at most."""
+        """How many batches are in progress at a time, at most."""
         return self._options.batches_ahead
 
     @property
-    def direct(self) -> bool:
+    def direct_io(self) -> bool:
         """Whether it reads past the page cache."""
-        return self._options.direct
-
-    @property
-    def storage_rate(self) -> float | None:
-        """Bytes a second that it holds its reads to; None if it does not."""
-        return self._options.storage_rate
+        return self._options.direct_io
 
     # Epochs and state.
 
@@ -318,10 +310,10 @@ class Loader:
         running = self._running()
         return self._parts.stats(0 if running is None else running.ready)
 
-    def _set_storage_rate(self, rate: float | None) -> None:
-        """Let the emulated storage become slower or faster, also in the midst of an epoch."""
+    def _limit_storage(self, rate: float | None) -> None:
+        check_rate(rate)
         self._options = replace(self._options, storage_rate=rate)
-        self._parts.workshop.source.set_storage_rate(rate)
+        self._parts.limit_storage(rate)
 
     def close(self) -> None:
         """End the iteration under way and all threads, and close all files."""
@@ -350,3 +342,22 @@ class Loader:
         ranks = self._ranks()
         share = "" if ranks.world_size == 1 else f", rank {ranks.rank} of {ranks.world_size}"
         return f"<Loader of {self.dataset!r}: {len(self)} batches of {self.batch_size}{share}>"
+
+
+def limit_storage(loader: Loader, bytes_per_second: float | None) -> None:
+    """Emulate slower storage: let a loader read at most this many bytes per second, cached or not; None is no limit.
+
+    For `headrace profile` and `headrace plan`. It applies at once, also during an epoch, and starts the loader's
+    threads.
+    """
+    loader._limit_storage(bytes_per_second)  # noqa: SLF001 - the one way to it for other packages
+
+
+def storage_limit(loader: Loader) -> float | None:
+    """Return what `limit_storage` has set, in bytes per second; None is no limit."""
+    return loader._options.storage_rate  # noqa: SLF001 - as above
+
+
+def compiled_transform(loader: Loader) -> Compiled:
+    """Return the loader's transforms as it runs them: compiled, with dtype, layout and color resolved."""
+    return loader._parts.compiled  # noqa: SLF001 - as above

@@ -26,9 +26,9 @@ Ragged: TypeAlias = Literal["list", "pad", "error"]
 Color: TypeAlias = Literal["auto", "RGB", "keep"]
 Decode: TypeAlias = Literal["auto", "cpu", "device"]
 
-# Samples that each thread should find waiting, however small the batches.
-_SAMPLES_A_THREAD = 2
-# Where reads wait for storage: enough to keep it and the cores busy, but not any number of small batches.
+# Samples in progress per thread, at least, however small the batches are.
+_SAMPLES_PER_THREAD = 2
+# When reads wait for storage: enough samples to keep storage and cores busy, but a bounded number of small batches.
 _SAMPLES_FOR_READS = 96
 _BATCHES_FOR_READS = 8
 
@@ -40,8 +40,9 @@ class Options:
     batch_size: int
     drop_last: bool
     fields: tuple[str, ...]
-    threads: int
-    prefetch_factor: int
+    num_workers: int
+    """Worker threads; 0 works in the calling thread."""
+    min_batches_ahead: int
     pin_memory: bool
     device: str | None
     output: OutputName
@@ -52,7 +53,7 @@ class Options:
     ragged: Ragged
     color: Color
     min_area: float
-    direct: bool
+    direct_io: bool
     approximate_jpeg: bool
     storage_rate: float | None = None
     plan: Mapping[str, Any] | None = None
@@ -61,7 +62,7 @@ class Options:
 
     def __post_init__(self) -> None:
         at_least("batch_size", self.batch_size, 1)
-        at_least("prefetch_factor", self.prefetch_factor, 1)
+        at_least("batches_ahead", self.min_batches_ahead, 1)
         at_least("max_pixels", self.max_pixels, 1)
         check_rate(self.storage_rate)
         for name, choices in _CHOICES.items():
@@ -74,12 +75,17 @@ class Options:
             raise TypeError(f"collate_fn is called with a list of samples; {self.collate_fn!r} cannot be called")
 
     @property
+    def threads(self) -> int:
+        """Threads that work at the same time: the workers, or the calling thread."""
+        return max(1, self.num_workers)
+
+    @property
     def batches_ahead(self) -> int:
-        """How many batches are under way at a time."""
-        for_threads = -(-_SAMPLES_A_THREAD * self.threads // self.batch_size)
-        waits = self.direct or self.storage_rate is not None
+        """How many batches are in progress at a time."""
+        for_threads = -(-_SAMPLES_PER_THREAD * self.threads // self.batch_size)
+        waits = self.direct_io or self.storage_rate is not None
         for_reads = min(_BATCHES_FOR_READS, -(-_SAMPLES_FOR_READS // self.batch_size)) if waits else 0
-        return max(self.prefetch_factor, for_threads, for_reads)
+        return max(self.min_batches_ahead, for_threads, for_reads)
 
 
 _CHOICES = {
@@ -123,17 +129,17 @@ def at_least(name: str, value: Any, least: int) -> int:
 
 
 def check_rate(rate: float | None) -> float:
-    """Give bytes a second as the engine wants them: 0 for no limit."""
+    """Return bytes per second as the engine expects them: 0 means no limit."""
     if rate is None:
         return 0.0
     if not 0 < rate < float("inf"):
-        raise ValueError(f"storage_rate is {rate!r}; it is in bytes a second, more than 0, and None is no limit")
+        raise ValueError(f"the storage limit must be > 0 bytes per second, or None for no limit; got {rate!r}")
     return float(rate)
 
 
-def thread_count(num_workers: int) -> int:
-    """Take 0 for all the cores that this process may use."""
-    return at_least("num_workers", num_workers, 0) or usable_cores()
+def worker_count(num_workers: int | None) -> int:
+    """Check the number of worker threads; None means one per core that this process may use."""
+    return usable_cores() if num_workers is None else at_least("num_workers", num_workers, 0)
 
 
 def chosen_fields(dataset: Dataset, fields: Iterable[str] | None) -> tuple[str, ...]:
@@ -164,6 +170,7 @@ _NEEDLESS = {"in_order", "multiprocessing_context", "persistent_workers", "pin_m
 _INSTEAD = {
     "batch_sampler": "give batch_size, and shuffle, indices or weights",
     "generator": "give a seed",
+    "prefetch_factor": "give batches_ahead, the number of batches that all workers together prepare ahead",
     "sampler": "give shuffle, indices or weights, and rank and world_size",
     "worker_init_fn": "the workers are threads of C++ and run no Python",
 }

@@ -53,7 +53,7 @@ class BatchMaker:
             transform=recipe.transforms,
             fields=recipe.fields,
             indices=rows,
-            num_workers=threads,
+            num_workers=threads or None,
             output="numpy",
             rank=0,
             world_size=recipe.world_size,

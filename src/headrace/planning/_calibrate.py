@@ -86,7 +86,7 @@ def calibrate(
         progress: Called before each step.
 
     """
-    options = make_options(transform, recipe, batch_size) | {"direct": direct} | dict(loader_options or {})
+    options = make_options(transform, recipe, batch_size) | {"direct_io": direct} | dict(loader_options or {})
     n = samples or (QUICK_SAMPLES if quick else SAMPLES)
     crowd = cores or usable_cores()
     sample = take_sample(source, n)

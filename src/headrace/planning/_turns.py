@@ -90,7 +90,7 @@ class Run:
         n, size = len(open_dataset(self.store.path)), self.options["batch_size"]
         least = min(n, max(_LEAST_SAMPLES, size))
         with held_to(self.cores):
-            with self._make(_spread(n, least), direct=False) as once:
+            with self._make(_spread(n, least), direct_io=False) as once:
                 begun = time.perf_counter()
                 take_epoch(once)
                 took = (time.perf_counter() - begun) / least
@@ -102,8 +102,8 @@ class Run:
                 self._batches = max(1, wanted // size)
                 batches = _SKIPPED + self._batches + self._epochs.batches_ahead + _BEYOND
                 indices = np.resize(samples, batches * size)
-                self._endless.append((self._make(indices, direct=False), self.cached_turns))
-                if self.options["direct"]:
+                self._endless.append((self._make(indices, direct_io=False), self.cached_turns))
+                if self.options["direct_io"]:
                     self._endless.append((self._make(indices), self.direct_turns))
                 for loader, _ in self._endless:
                     take_midst(loader, 1)

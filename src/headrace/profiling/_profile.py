@@ -140,8 +140,8 @@ def _plan(subject: Any, course: Course, settings: Settings, making: dict[str, An
     refuse_needless(making, "a loader", "it has its own; profile a dataset or a folder with it")
     limit = settings.emulation.storage_rate
     if isinstance(subject, Loader):
-        refuse_needless({"emulated storage": limit}, "a loader", "give storage_rate to the loader")
-        refuse_needless({"cold": settings.cold}, "a loader", "give direct=True to the loader")
+        refuse_needless({"emulated storage": limit}, "a loader", "profile its dataset instead")
+        refuse_needless({"cold": settings.cold}, "a loader", "give direct_io=True to the loader")
         closing.enter_context(_where_it_was(subject))
         return plan_loader(course, subject, None, settings)
     if not isinstance(subject, Iterable) or isinstance(subject, Iterator):

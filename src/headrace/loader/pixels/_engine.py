@@ -105,7 +105,7 @@ class EngineSource:
         self._engine = _core.Engine(
             shards,
             threads=options.threads,
-            direct=options.direct,
+            direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
             identity=_identity(dataset),
             formats=sorted(_format_codes(dataset, names)),

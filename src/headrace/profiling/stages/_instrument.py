@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.loader import Loader
+from headrace.loader import Loader, compiled_transform, storage_limit
 from headrace.measuring import Positions
 from headrace.records import Dataset
 from headrace.transforms import Compiled, PerBatch
@@ -32,19 +32,19 @@ class Inside:
     output: str
     fields: tuple[str, ...]
     storage_rate: float | None
-    direct: bool
+    direct_io: bool
     device: str | None
 
     @classmethod
     def of(cls, loader: Loader) -> Inside:
         return cls(
-            compiled=loader.transform,
-            threads=loader.num_workers,
+            compiled=compiled_transform(loader),
+            threads=max(1, loader.num_workers),
             collate_fn=loader.collate_fn,
             output=loader.output,
             fields=loader.fields,
-            storage_rate=loader.storage_rate,
-            direct=loader.direct,
+            storage_rate=storage_limit(loader),
+            direct_io=loader.direct_io,
             device=loader.device,
         )
 
@@ -87,7 +87,7 @@ class Instrument:
     def core(self, threads: int) -> Loader:
         """Do only what C++ does, with so many threads."""
         return self._make(
-            fields=self.pixels, num_workers=threads, output="numpy", collate_fn=None, prefetch_factor=4, rounds=_ROUNDS
+            fields=self.pixels, num_workers=threads, output="numpy", collate_fn=None, batches_ahead=4, rounds=_ROUNDS
         )
 
     def samples(self) -> Any:

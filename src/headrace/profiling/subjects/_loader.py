@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from headrace.errors import ProfileError
-from headrace.loader import Loader
+from headrace.loader import Loader, limit_storage
 from headrace.measuring import ImageSample, from_dataset, stored_bytes
 from headrace.planning._commands import new_dataset_path
 from headrace.profiling._measurements import RecipeSummary, Source, Stage
@@ -36,7 +36,7 @@ def make_loader(dataset: Dataset, making: Making, settings: Settings, *, memory:
     # Where every epoch has to read from storage, what lies in memory just now would flatter it.
     too_large = memory is not None and stored_bytes(dataset) > CACHED_SHARE * memory
     rounds = -(-LEAST_EPOCH * making.batch_size // len(dataset))
-    return Loader(
+    loader = Loader(
         dataset,
         batch_size=making.batch_size,
         transform=making.transform,
@@ -44,10 +44,13 @@ def make_loader(dataset: Dataset, making: Making, settings: Settings, *, memory:
         indices=np.tile(np.arange(len(dataset)), rounds) if rounds > 1 else None,
         num_workers=settings.cores,
         output=settings.output,
-        direct=settings.cold or too_large,
-        storage_rate=settings.emulation.storage_rate,
+        direct_io=settings.cold or too_large,
         **making.options,
     )
+    limit = settings.emulation.storage_rate
+    if limit is not None:
+        limit_storage(loader, limit)
+    return loader
 
 
 def plan_loader(course: Course, loader: Loader, dataset: Dataset | None, settings: Settings) -> Notebook:
@@ -71,7 +74,7 @@ def plan_loader(course: Course, loader: Loader, dataset: Dataset | None, setting
             batch_size=loader.batch_size, workers=inside.threads, transforms=describe_transforms(inside.compiled)
         ),
     )
-    cold = settings.cold or inside.direct or inside.storage_rate is not None
+    cold = settings.cold or inside.direct_io or inside.storage_rate is not None
     book.reads_cold = True if cold else None
     add_whole(
         course,
