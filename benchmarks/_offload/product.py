@@ -53,7 +53,7 @@ def open_loader(source: Source, dataset: Path, batches: int, exchange: Path | No
 
 def counts(loader: headrace.Loader) -> Counts:
     """Read the loader's counters; zeros if it has no offload worker."""
-    stats = loader.stats().get("prongs")
+    stats = loader.stats().offload
     return Counts() if stats is None else Counts(stats["near_batches"], (stats["near"] or {"batches": 0})["batches"])
 
 

@@ -74,7 +74,7 @@ def wait_for_near(loader: Loader, batches: int = 1, seconds: float = 10.0) -> No
     """Wait until the near worker has made some batches for an epoch that has begun."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        near = loader.stats()["prongs"]["near"]
+        near = loader.stats().offload["near"]
         if near is not None and near["batches"] >= batches:
             return
         time.sleep(0.005)

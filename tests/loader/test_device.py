@@ -111,4 +111,4 @@ def test_pinned_batches(path):
     """Pinning alone runs in the thread that works ahead, and changes nothing."""
     with headrace.Loader(path, transform=[CenterCrop(8)], batch_size=8, num_workers=2, pin_memory=True) as loader:
         assert labels(loader) == [list(range(start, start + 8)) for start in range(0, 40, 8)]
-        assert loader.stats()["busy_seconds"]["transfer"] > 0
+        assert loader.stats().busy_seconds.transfer > 0

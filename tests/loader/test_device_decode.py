@@ -137,7 +137,7 @@ def assert_epochs_agree(path, most=0.0, epochs=1, **options):
 @pytest.mark.parametrize("transform", EXACT.values(), ids=EXACT)
 def test_without_a_resize_every_bit_is_the_same(mixed, transform):
     stats = assert_epochs_agree(mixed, transform=transform)
-    assert 0 < stats["images_on_device"] < stats["images"]
+    assert 0 < stats.images_on_device < stats.images
 
 
 @pytest.mark.parametrize("name", ["whole", "both flips", "views"])
@@ -150,7 +150,7 @@ def test_after_a_resize_levels_are_within_one(mixed, transform):
     normalised = any(isinstance(item, Normalize) for item in transform)
     most = (1 / 255 + 1e-6) / min(STD) if normalised else 1
     stats = assert_epochs_agree(mixed, most, transform=transform)
-    assert stats["images_on_device"] > 0
+    assert stats.images_on_device > 0
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_of_a_large_image_only_the_tiles_of_the_crop_are_read(tmp_path):
         writer.write({"image": image})
     n_bytes = headrace.open(tmp_path / "large.hr").read(0, "image")[1].n_bytes
     stats = assert_epochs_agree(tmp_path / "large.hr", transform=[RandomCrop(40)], batch_size=1)
-    assert stats["images_on_device"] == 1
+    assert stats.images_on_device == 1
     assert n_bytes > 500_000
-    assert stats["bytes_read"] < n_bytes / 3
+    assert stats.bytes_read < n_bytes / 3
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
@@ -333,7 +333,7 @@ def test_of_several_renditions_the_device_takes_one_that_it_decodes(tmp_path):
     ds = headrace.open(path)
     assert {ds.read(row, "image")[1].format for row in range(8)} == {"png", "hri:fast"}
     stats = assert_epochs_agree(path, transform=[RandomCrop(12)], fields=["image", "label"])
-    assert stats["images_on_device"] == 8
+    assert stats.images_on_device == 8
 
 
 def test_figures_are_counted_by_format(mixed):
@@ -342,14 +342,12 @@ def test_figures_are_counted_by_format(mixed):
         for loader in (on_cpu, on_device):
             list(loader)
         expected, found = on_cpu.stats(), on_device.stats()
-    assert found["formats"].keys() == expected["formats"].keys()
-    for form, figures in found["formats"].items():
-        assert figures.keys() == expected["formats"][form].keys()
-        assert figures["images"] == expected["formats"][form]["images"]
-        assert figures["bytes_read"] == expected["formats"][form]["bytes_read"]
-        assert figures["cpu_seconds"] > 0
-    for name in ("images", "bytes_read"):
-        assert found[name] == expected[name]
+    assert found.formats.keys() == expected.formats.keys()
+    for form, figures in found.formats.items():
+        assert figures.images == expected.formats[form].images
+        assert figures.bytes_read == expected.formats[form].bytes_read
+        assert figures.cpu_seconds > 0
+    assert (found.images, found.bytes_read) == (expected.images, expected.bytes_read)
 
 
 def test_storage_can_be_slowed_down(mixed, monkeypatch):
@@ -360,9 +358,9 @@ def test_storage_can_be_slowed_down(mixed, monkeypatch):
     with headrace.Loader(mixed, **options) as loader:
         limit_storage(loader, 1e9)
         list(loader)
-        figures = loader.stats()["formats"]
+        figures = loader.stats().formats
     assert {rate for rate, _ in waited} == {1e9}
-    assert sum(n for _, n in waited) == sum(figures[form]["bytes_read"] for form in ("hri:fast", "hri:dense"))
+    assert sum(n for _, n in waited) == sum(figures[form].bytes_read for form in ("hri:fast", "hri:dense"))
 
 
 def test_a_plan_says_what_the_device_decodes():

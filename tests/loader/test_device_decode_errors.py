@@ -119,9 +119,9 @@ def test_what_is_skipped_or_replaced_is_that_of_the_cpu(hurt, on_error, transfor
             for one, other in zip(found["image"], expected["image"], strict=True):
                 assert torch.equal(one, other)
         on_device_stats, on_cpu_stats = on_device.stats(), on_cpu.stats()
-    damaged = {error["row"] for error in on_cpu_stats["errors"]}
+    damaged = {error.row for error in on_cpu_stats.errors}
     assert {first, third} <= damaged  # a crop may pass the second one's damage by
-    assert {error["row"] for error in on_device_stats["errors"]} == damaged
+    assert {error.row for error in on_device_stats.errors} == damaged
 
 
 def test_a_batch_may_be_skipped_altogether(hurt):

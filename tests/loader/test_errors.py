@@ -78,7 +78,7 @@ def test_after_an_error_the_loader_can_go_on(hurt):
         with pytest.raises(LoaderError, match="ended"):
             next(iteration)
         assert loader.state_dict()["samples"] == 12
-        assert loader.stats()["error_count"] == 0
+        assert loader.stats().error_count == 0
 
 
 def test_skipped_samples_leave_a_shorter_batch(hurt, path, caplog):
@@ -91,12 +91,12 @@ def test_skipped_samples_leave_a_shorter_batch(hurt, path, caplog):
     expected[1], expected[3] = [4, 7], [12, 14, 15]
     assert labels(batches) == expected
     assert all(len(batch["image"]) == len(batch["name"]) == len(batch["label"]) for batch in batches)
-    assert [(error["row"], error["action"]) for error in stats["errors"]] == [
+    assert [(error.row, error.action) for error in stats.errors] == [
         (5, "skipped"),
         (6, "skipped"),
         (13, "skipped"),
     ]
-    assert stats["error_count"] == 3
+    assert stats.error_count == 3
     assert [record.message.count("sample/") for record in caplog.records] == [1, 1, 1]
     with load(path, batch_size=4) as loader:
         whole = list(loader)
@@ -122,7 +122,7 @@ def test_replaced_samples_are_whole_samples(hurt, path, transform):
     with load(copy, **options) as loader, load(copy, **options, num_workers=1) as again:
         batches = copied(list(loader))
         assert_equal(batches, list(again))
-        assert [error["action"] for error in loader.stats()["errors"]] == ["replaced"] * 3
+        assert [error.action for error in loader.stats().errors] == ["replaced"] * 3
     assert [len(batch["label"]) for batch in batches] == [4] * 10
     ds = headrace.open(path, transform=transform, seed=2)
     changed = []

@@ -67,7 +67,7 @@ def test_the_batches_are_those_of_one_prong(core_path, exchange, strategy):
             assert sorted(order) == list(range(BATCHES))
             if strategy != "wrr":
                 assert order == walk(BATCHES, STRATEGIES[strategy].recorded(epoch))
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     assert figures["near_batches"] > 3
     assert figures["host_batches"] + figures["near_batches"] == 3 * BATCHES
     assert figures["longest_wait_seconds"] <= figures["bound_seconds"] + 0.2
@@ -85,7 +85,7 @@ def test_a_near_worker_that_is_behind_is_helped(core_path, exchange, monkeypatch
     strategy = paced(1, 2)
     with Loader(core_path, **OPTIONS, near=exchange, strategy=strategy) as loader:
         order = numbers_of(epoch_of(loader), plain_batches(core_path))
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     assert order == walk(BATCHES, strategy.recorded(0))
     assert figures["redone"]["helped"] > 1
     assert figures["near_batches"] > 1
@@ -97,7 +97,7 @@ def test_a_recorded_plan_is_walked_again(core_path, exchange, tmp_path):
     """The same plan gives the same order, bit for bit: with a near worker, with another's timing, and with none."""
     with Loader(core_path, **OPTIONS, near=exchange, strategy=paced(2, 5)) as loader:
         first = epoch_of(loader)
-        plans = json.loads(json.dumps(loader.stats()["prongs"]["plans"]))
+        plans = json.loads(json.dumps(loader.stats().offload["plans"]))
     (tmp_path / "empty").mkdir()
     for folder, pause in ((exchange, 0.005), (tmp_path / "empty", 0.0)):
         with Loader(core_path, **OPTIONS, near=folder, strategy=Paced(plans=plans)) as loader:
@@ -121,10 +121,10 @@ def test_the_plan_is_made_in_the_first_epoch_and_recorded(core_path, exchange):
                     wait_for_near(loader, 4)
                 time.sleep(0.003)
             plain = plain_batches(core_path, epoch)
-            plan = next((plan for plan in loader.stats()["prongs"]["plans"] if plan["epoch"] == epoch), None)
+            plan = next((plan for plan in loader.stats().offload["plans"] if plan["epoch"] == epoch), None)
             pattern = Pattern.from_json(plan["pattern"]) if plan else Pattern()
             assert numbers_of(got, plain) == walk(BATCHES, pattern)
-        seconds = loader.stats()["prongs"]["seconds_a_batch"]
+        seconds = loader.stats().offload["seconds_a_batch"]
     assert seconds["host"] > 0
     assert seconds["near"] > 0
 
@@ -238,7 +238,7 @@ def test_functions_run_on_the_host(core_path, exchange):
     }
     with Loader(core_path, **options, near=exchange, strategy=paced()) as loader:
         got = epoch_of(loader)
-        assert loader.stats()["prongs"]["near_batches"] > 0
+        assert loader.stats().offload["near_batches"] > 0
     numbers_of(got, plain_batches(core_path, **options))
 
 
@@ -247,7 +247,7 @@ def test_images_of_differing_shape(core_path, exchange, ragged):
     options = {**OPTIONS, "transform": None, "ragged": ragged}
     with Loader(core_path, **options, near=exchange, strategy=paced()) as loader:
         got = epoch_of(loader)
-        assert loader.stats()["prongs"]["near_batches"] > 0
+        assert loader.stats().offload["near_batches"] > 0
     assert sorted(numbers_of(got, plain_batches(core_path, **options))) == list(range(BATCHES))
 
 
@@ -255,7 +255,7 @@ def test_a_selection_goes_along(core_path, exchange):
     options = {**OPTIONS, "indices": range(1, 40, 2)}
     with Loader(core_path, **options, near=exchange, strategy=paced()) as loader:
         got = epoch_of(loader)
-        assert loader.stats()["prongs"]["near_batches"] > 0
+        assert loader.stats().offload["near_batches"] > 0
     assert sorted(numbers_of(got, plain_batches(core_path, **options))) == list(range(10))
 
 
@@ -280,8 +280,8 @@ def test_a_sample_that_fails_is_the_hosts_affair(tmp_path, on_error, samples):
         got = epoch_of(loader)
         figures = loader.stats()
     assert sum(len(batch["label"]) for batch in got) == samples
-    assert figures["error_count"] == 1
-    assert figures["prongs"]["redone"]["bad"] == 1
+    assert figures.error_count == 1
+    assert figures.offload["redone"]["bad"] == 1
     assert_equal(got, [plain_batches(path, **options)[number] for number in walk(BATCHES, Pattern(12, 1, 3))])
 
 
@@ -293,7 +293,7 @@ def test_a_near_prong_that_brings_nothing_is_off_and_says_so(core_path, exchange
                 if number == 0:
                     wait_for_near(loader, 3)
                 time.sleep(0.004)
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     assert figures["off"].startswith(("the trainer", "the link"))
     assert sum("the near prong is off: the" in message for message in caplog.messages) <= 2
     assert figures["plans"][-1]["pattern"] == Pattern().to_json()
@@ -309,7 +309,7 @@ def test_a_near_prong_that_brings_nothing_is_off_and_says_so(core_path, exchange
 def test_what_a_near_worker_cannot_do_is_done_without(core_path, exchange, caplog, options, why):
     with caplog.at_level(logging.WARNING), Loader(core_path, **{**OPTIONS, **options}, near=exchange) as loader:
         assert len(labels(loader)) == BATCHES
-        assert loader.stats()["prongs"]["off"].startswith(why)
+        assert loader.stats().offload["off"].startswith(why)
     assert any(why in message for message in caplog.messages)
 
 
@@ -330,7 +330,7 @@ def test_loaders_with_a_near_prong_can_be_pickled(core_path, exchange):
 def test_figures_are_json(core_path, exchange):
     with Loader(core_path, **OPTIONS, near=exchange, strategy=paced()) as loader:
         epoch_of(loader)
-        figures = json.loads(json.dumps(loader.stats()))["prongs"]
+        figures = json.loads(json.dumps(loader.stats().to_json()))["offload"]
     assert figures["host"]["peak_bytes"] >= figures["host"]["mean_bytes"] > 0
     assert figures["host"]["joules"] > 0
     assert figures["near"]["joules"] is not None
@@ -363,7 +363,7 @@ def test_each_epoch_says_once_what_it_gained(core_path, exchange, caplog):
             epoch_of(loader, pause=0.002)
         for _ in loader:
             break
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     lines = [message for message in caplog.messages if "the offload worker gave" in message]
     assert [line.partition(":")[0] for line in lines] == ["epoch 0", "epoch 1"]
     assert [entry["epoch"] for entry in figures["epochs"]] == [0, 1]

@@ -82,7 +82,7 @@ def run_epoch(path, exchange, strategy, at, fault, *, pause=0.004, cut=None, wai
 
 
 def check_waits(loader):
-    figures = loader.stats()["prongs"]
+    figures = loader.stats().offload
     assert figures["longest_wait_seconds"] <= figures["bound_seconds"] + SLACK
     return figures
 
@@ -160,7 +160,7 @@ def test_no_folder_at_all(core_path, tmp_path, caplog):
     """One rank goes on without, and says so; of several, one that does not see the folder is an error."""
     with Loader(core_path, **OPTIONS, near=tmp_path / "nowhere") as loader:
         assert numbers_of([copied(batch) for batch in loader], plain_batches(core_path)) == list(range(BATCHES))
-        assert "no such folder" in loader.stats()["prongs"]["off"]
+        assert "no such folder" in loader.stats().offload["off"]
     assert sum("the near prong is off: the exchange folder" in message for message in caplog.messages) == 1
     with (
         Loader(core_path, **OPTIONS, near=tmp_path / "nowhere", rank=0, world_size=2) as loader,

@@ -206,7 +206,7 @@ def test_an_honest_batch_is_taken(core_path, tmp_path, plain):
         Loader(core_path, **OPTIONS, near=exchange, strategy=strategy) as loader,
     ):
         got = give(loader)
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     assert numbers_of(got, plain) == walk(BATCHES, strategy.recorded(0))
     assert figures["near_batches"] > 0
     assert figures["redone"]["bad"] == 0
@@ -224,7 +224,7 @@ def test_a_forged_batch_is_dropped_reported_and_made_by_the_host(core_path, tmp_
         while not forger.forged and time.monotonic() < deadline:
             time.sleep(0.002)
         got = [copied(batch) for batch in iteration]
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     assert numbers_of(got, plain) == walk(BATCHES, strategy.recorded(0))
     assert figures["near_batches"] == 0
     assert figures["redone"]["bad"] > 0
@@ -277,7 +277,7 @@ def test_a_forged_heartbeat_harms_no_epoch(core_path, tmp_path, plain, beat, cap
         Loader(core_path, **OPTIONS, near=exchange, strategy="wrr") as loader,
     ):
         got = give(loader)
-        figures = loader.stats()["prongs"]
+        figures = loader.stats().offload
     assert sorted(numbers_of(got, plain)) == list(range(BATCHES))
     assert figures["longest_wait_seconds"] < 5
     assert all(message.isprintable() for message in caplog.messages)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli import app
 from headrace.errors import BuildError, CorruptImage, PlanMismatch
-from headrace.loader import limit_storage
+from headrace.loader import FormatStats, LoaderStats, limit_storage
 from headrace.transforms import RandomResizedCrop
 
 PAIRS = [("hri:dense", "raw"), ("png", "raw"), ("png", "webp"), ("raw", "hri:fast", "png")]
@@ -45,7 +45,7 @@ def write(path: Path, plan: dict[str, Any], count: int = COUNT) -> Path:
     return path
 
 
-def load(path: Path, epochs: int = 1, *, rate: float | None = None, **options: Any) -> tuple[list[Any], dict[str, Any]]:
+def load(path: Path, epochs: int = 1, *, rate: float | None = None, **options: Any) -> tuple[list[Any], LoaderStats]:
     transform = [RandomResizedCrop(64)]
     given = {"batch_size": 8, "shuffle": True, "output": "numpy", "num_workers": 2, "transform": transform, **options}
     with headrace.Loader(path, **given) as loader:
@@ -88,13 +88,13 @@ def test_renditions_change_no_bit(
 ) -> None:
     batches, stats = load(several(formats), 2, rate=rate)
     assert_equal(batches, single)
-    assert sum(stats["formats"].get(name, {"images": 0})["images"] for name in formats) >= 2 * COUNT
-    assert stats["failed_renditions"] == 0
+    assert sum(stats.formats.get(name, FormatStats()).images for name in formats) >= 2 * COUNT
+    assert stats.failed_renditions == 0
 
 
 def test_slow_storage_makes_the_loader_read_what_is_small(double: Path) -> None:
     _, stats = load(double, 3, rate=1_000_000, fields=["image"])
-    images = {name: figures["images"] for name, figures in stats["formats"].items()}
+    images = {name: figures.images for name, figures in stats.formats.items()}
     assert images["hri:dense"] > 2 * COUNT
     assert sum(images.values()) == 3 * COUNT
 
@@ -138,7 +138,7 @@ def test_a_damaged_rendition_is_made_up_for_by_another(
         _damage(path, row, row % 2)
     batches, stats = load(path, 2)
     assert_equal(batches, single)
-    assert stats["failed_renditions"] > 0
+    assert stats.failed_renditions > 0
 
 
 @pytest.mark.parametrize("formats", PAIRS[:3], ids="+".join)
@@ -150,7 +150,7 @@ def test_a_sample_fails_when_all_its_renditions_do(tmp_path: Path, formats: tupl
         load(path)
     batches, stats = load(path, on_error="skip")
     assert len(batches[0]["label"]) == 7
-    assert stats["error_count"] == 1
+    assert stats.error_count == 1
 
 
 def test_a_dataset_of_two_renditions_is_one_like_any_other(double: Path, tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_a_loader_passes_on_what_its_plan_predicted(double: Path, tmp_path: Path
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     for given in (plan, tmp_path / "plan.json", str(tmp_path / "plan.json")):
         stats = load(double, plan=given, fields=["image"])[1]
-        assert stats["plan"] == {"fields": plan["fields"], "predicted": {"rate": 1234.5}}
-    assert "plan" not in load(double, fields=["image"])[1]
+        assert stats.plan == {"fields": plan["fields"], "predicted": {"rate": 1234.5}}
+    assert load(double, fields=["image"])[1].plan is None
 
 
 @pytest.mark.parametrize(

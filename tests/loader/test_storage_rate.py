@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pickle
 import time
 from pathlib import Path
@@ -28,7 +30,7 @@ def test_reads_are_no_faster_than_the_rate(path: Path) -> None:
         begun = time.perf_counter()
         assert len(labels(loader)) == 5
         seconds = time.perf_counter() - begun
-        n_bytes = loader.stats()["bytes_read"]
+        n_bytes = loader.stats().bytes_read
     assert n_bytes > rate / 4
     assert n_bytes <= rate * (seconds + 0.02), "a burst is 10 ms and what a sleep is not worth"
 
@@ -37,7 +39,7 @@ def test_the_rate_changes_nothing_but_time(path: Path) -> None:
     with _loader(path) as plain, _loader(path, rate=2_000_000, num_workers=1) as slow:
         for first, second in zip(plain, slow, strict=True):
             assert_equal(copied(first), copied(second))
-        read = plain.stats()["bytes_read"], slow.stats()["bytes_read"]
+        read = plain.stats().bytes_read, slow.stats().bytes_read
     assert read[0] == read[1]
 
 
@@ -74,18 +76,18 @@ def test_every_format_is_accounted_for(path: Path) -> None:
         list(loader)
         list(loader)
         stats = loader.stats()
-        formats = stats["formats"]
+        formats = stats.formats
     assert formats.keys() == {"hri:fast", "hri:dense", "raw", "png", "webp"}
-    assert {name: figures["images"] for name, figures in formats.items()} == {
+    assert {name: figures.images for name, figures in formats.items()} == {
         name: 2 * count for name, count in headrace.open(path).formats["image"].items()
     }
     for figures in formats.values():
-        assert figures["bytes_read"] > 0
-        assert figures["cpu_seconds"] > 0
-        assert figures["read_seconds"] > 0
+        assert figures.bytes_read > 0
+        assert figures.cpu_seconds > 0
+        assert figures.read_seconds > 0
     for name in ("images", "bytes_read", "cpu_seconds"):
-        assert sum(figures[name] for figures in formats.values()) == pytest.approx(stats[name])
-    assert stats["wall_seconds"] >= stats["wait_seconds"] > 0
+        assert sum(getattr(figures, name) for figures in formats.values()) == pytest.approx(getattr(stats, name))
+    assert stats.wall_seconds >= stats.wait_seconds > 0
 
 
 def test_figures_outlive_the_threads(path: Path) -> None:
@@ -95,4 +97,31 @@ def test_figures_outlive_the_threads(path: Path) -> None:
     loader.close()
     after = loader.stats()
     for name in ("formats", "images", "bytes_read", "cpu_seconds", "wall_seconds"):
-        assert after[name] == before[name]
+        assert getattr(after, name) == getattr(before, name)
+
+
+def test_stats_are_frozen_and_subtract(path: Path) -> None:
+    with _loader(path, fields=["image", "label"]) as loader:
+        list(loader)
+        first = loader.stats()
+        list(loader)
+        second = loader.stats()
+    epoch = second.since(first)
+    assert (epoch.batches, epoch.samples, epoch.images) == (first.batches, COUNT, COUNT)
+    assert {name: each.images for name, each in epoch.formats.items()} == {
+        name: each.images for name, each in first.formats.items()
+    }
+    assert epoch.busy_seconds.decode == pytest.approx(second.busy_seconds.decode - first.busy_seconds.decode)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        epoch.batches = 0  # type: ignore[misc]
+    assert json.loads(json.dumps(epoch.to_json()))["busy_seconds"]["read"] == epoch.busy_seconds.read
+
+
+def test_stats_print_what_matters(path: Path) -> None:
+    assert repr(headrace.loader.LoaderStats()).startswith("LoaderStats: 0 batches, 0 samples\n")
+    with _loader(path) as loader:
+        list(loader)
+        shown = repr(loader.stats())
+    assert shown.startswith(f"LoaderStats: 5 batches, {COUNT} samples, ")
+    for words in ("trainer waited", "decode", "hri:fast: ", "bytes read"):
+        assert words in shown

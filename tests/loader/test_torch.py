@@ -93,7 +93,7 @@ def test_the_cpu_is_a_device_too(path):
     with load(path, transform=CROP, batch_size=4, device="cpu", pin_memory=True) as loader:
         batch = next(iter(loader))
         assert batch["image"].device.type == "cpu"
-        assert len(loader.stats()["busy_seconds"]) == 6
+        assert loader.stats().busy_seconds.batch > 0
     with load(path, transform=CROP, batch_size=4, device=torch.device("cpu")) as loader:
         assert labels(loader)[0] == [0, 1, 2, 3]
 
@@ -108,7 +108,7 @@ def test_batches_are_brought_to_a_device(path):
 
     with load(path, transform=[*CROP, PerBatch(note)], batch_size=8, device="meta") as loader:
         batches = list(loader)
-        assert loader.stats()["busy_seconds"]["transfer"] > 0
+        assert loader.stats().busy_seconds.transfer > 0
     assert [batch["image"].device.type for batch in batches] == ["meta"] * 5
     assert [batch["boxes"][0].xyxy.device.type for batch in batches] == ["meta"] * 5
     assert batches[0]["name"][0] == "№ 0"

@@ -9,7 +9,7 @@ import pytest
 from tests.planning.pictures import make_folder
 
 import headrace
-from headrace.loader import limit_storage
+from headrace.loader import LoaderStats, limit_storage
 from headrace.planning import DriftWarning, Machine, drift, plan, watch
 
 MACHINE = Machine(storage_rate=800e6, cores=2)
@@ -23,14 +23,14 @@ def run(found, machine, *, step=0.0, cpu_factor=1.0, samples=3200):
     cpu = sum(x * calibration.cost(name).cpu_seconds for name, x in shares.items()) * cpu_factor
     trainer = step / calibration.batch_size + calibration.consumer_seconds
     wall = max(read / machine.storage_rate, cpu / machine.cores, trainer)
-    return {
-        "batches": samples // calibration.batch_size,
-        "samples": samples,
-        "wall_seconds": wall * samples,
-        "wait_seconds": (wall - trainer) * samples,
-        "cpu_seconds": (cpu - calibration.consumer_seconds) * samples,
-        "bytes_read": read * samples,
-    }
+    return LoaderStats(
+        batches=samples // calibration.batch_size,
+        samples=samples,
+        wall_seconds=wall * samples,
+        wait_seconds=(wall - trainer) * samples,
+        cpu_seconds=(cpu - calibration.consumer_seconds) * samples,
+        bytes_read=read * samples,
+    )
 
 
 def test_a_run_that_goes_as_planned_has_not_drifted(photos):
@@ -76,7 +76,7 @@ def test_a_slower_trainer_than_planned_is_drift_without_a_remedy(photos):
 def test_too_few_batches_tell_nothing(photos):
     found = plan(photos, MACHINE)
     assert drift(found, run(found, MACHINE.replace(storage_rate=1e6), samples=64)) is None
-    assert drift(found, {}) is None
+    assert drift(found, LoaderStats()) is None
 
 
 def test_a_real_loader_on_storage_that_is_slow_is_told_of(photos, tmp_path):
@@ -105,7 +105,8 @@ class PretendLoader:
             yield number
 
     def stats(self):
-        return {name: value * self.given / self.batches for name, value in self.totals.items()}
+        names = ("batches", "samples", "wall_seconds", "wait_seconds", "cpu_seconds", "bytes_read")
+        return LoaderStats(**{name: getattr(self.totals, name) * self.given / self.batches for name in names})
 
 
 def test_watching_warns_once_and_gives_all_batches(photos):

@@ -4,10 +4,15 @@
 from headrace.loader._environment import cores, decoders, devices
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
+from headrace.loader.batch._stats import BusySeconds, FormatStats, LoaderStats, SampleError
 
 __all__ = [
+    "BusySeconds",
+    "FormatStats",
     "Loader",
     "LoaderIterator",
+    "LoaderStats",
+    "SampleError",
     "compiled_transform",
     "cores",
     "decoders",

@@ -22,7 +22,7 @@ from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader._workshop import Workshop
 from headrace.loader.batch._finish import Finisher, pixel_fields
 from headrace.loader.batch._output import make_output
-from headrace.loader.batch._stats import Meters, summarise
+from headrace.loader.batch._stats import LoaderStats, Meters, make_stats
 from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, Order
@@ -173,10 +173,16 @@ class Assembly:
     def meters(self) -> Meters:
         return self._meters
 
-    def stats(self, ready: int) -> dict[str, Any]:
+    def stats(self, ready: int) -> LoaderStats:
         engine = self.workshop.stats()
-        figures = summarise(self._meters, engine, self._transfer.seconds, ready) | planned_figures(self._options.plan)
-        return figures if self._prongs is None else {**figures, "prongs": self._prongs.stats(engine)}
+        return make_stats(
+            self._meters,
+            engine,
+            transfer_seconds=self._transfer.seconds,
+            ready=ready,
+            plan=planned_figures(self._options.plan),
+            offload=None if self._prongs is None else self._prongs.stats(engine),
+        )
 
 
 def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> Order | WeightedOrder:

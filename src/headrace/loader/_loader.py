@@ -35,6 +35,7 @@ from headrace.loader._place import Place
 from headrace.loader._plan import obeyed_plan
 from headrace.loader._recipe import make_recipe
 from headrace.loader._state import InvalidState, LoaderState
+from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.order._keys import check_seed
 from headrace.loader.order._ranks import Ranks, find_ranks
 from headrace.prongs._strategy import Strategy
@@ -301,11 +302,11 @@ class Loader:
         """Where `hri` images are decoded: "cpu" or "device"; what `decode="auto"` came to."""
         return self._parts.decode_place
 
-    def stats(self) -> dict[str, Any]:
-        """Tell what was done since the loader was made, and how long each stage was busy, over all threads.
+    def stats(self) -> LoaderStats:
+        """Return what was done since the loader was created, and how long each stage was busy.
 
-        `wait_seconds` is how long the trainer waited for batches; where it is near 0, the loader keeps up.
-        `formats` tells for each stored format what its images have cost: bytes, CPU seconds, busy seconds.
+        A `wait_seconds` near 0 means that the loader keeps up with the training. For one epoch, subtract:
+        `loader.stats().since(earlier)`.
         """
         running = self._running()
         return self._parts.stats(0 if running is None else running.ready)

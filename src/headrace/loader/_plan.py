@@ -39,9 +39,9 @@ def obeyed_plan(
     return checked
 
 
-def planned_figures(plan: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Give what `Loader.stats` tells of its plan, for whoever compares it with what was measured."""
-    return {} if plan is None else {"plan": {"fields": plan["fields"], "predicted": plan.get("predicted")}}
+def planned_figures(plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the part of a plan that `Loader.stats` reports, to compare with what was measured."""
+    return None if plan is None else {"fields": plan["fields"], "predicted": plan.get("predicted")}
 
 
 def _check_field(dataset: Dataset, name: str, mix: Mix) -> None:

@@ -115,10 +115,6 @@ class BatchMaker:
             )
         return self._stretches[key]
 
-    def stats(self) -> dict[str, Any]:
-        """What the threads have done so far, as `Loader.stats` tells it."""
-        return self._loader.stats()
-
     def close(self) -> None:
         self._loader.close()
 

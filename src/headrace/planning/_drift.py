@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from headrace.loader import LoaderStats
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._machine import Machine
 from headrace.planning._plan import Plan, plan
@@ -70,19 +71,19 @@ class Drift:
         }
 
 
-def drift(planned: Plan, stats: Mapping[str, Any]) -> Drift | None:
+def drift(planned: Plan, stats: LoaderStats) -> Drift | None:
     """Compare a loader's own figures with its plan; None where every busy share is within 10 % of the time.
 
     Args:
         planned: The plan of the run.
-        stats: What `Loader.stats` gives, or the differences of two of them.
+        stats: What `Loader.stats` returns, or `since` of two of them.
 
     """
-    if stats.get("batches", 0) < _LEAST_BATCHES or not all(stats.get(name) for name in _NEEDED):
+    if stats.batches < _LEAST_BATCHES or not all(getattr(stats, name) for name in _NEEDED):
         return None
-    if planned.step == 0 and stats["wait_seconds"] <= _HELD_UP * stats["wall_seconds"]:
+    if planned.step == 0 and stats.wait_seconds <= _HELD_UP * stats.wall_seconds:
         return None  # the plan was not told of a trainer, and there is one that the loader keeps up with
-    wall = stats["wall_seconds"] / stats["samples"]
+    wall = stats.wall_seconds / stats.samples
     machine, calibration, step = _as_measured(planned, stats, wall)
     costs = [planned.calibration.cost(each.format, each.decode) for each in planned.shares]
     shares = [each.share for each in planned.shares]
@@ -104,15 +105,15 @@ def drift(planned: Plan, stats: Mapping[str, Any]) -> Drift | None:
     return Drift(planned=expected, measured=busy, rate=1 / wall, replanned=again, gain=again.predicted.rate / now.rate)
 
 
-def _as_measured(planned: Plan, stats: Mapping[str, Any], wall: float) -> tuple[Machine, Calibration, float]:
+def _as_measured(planned: Plan, stats: LoaderStats, wall: float) -> tuple[Machine, Calibration, float]:
     """The plan's machine and costs, put right by what was counted.
 
     Storage tells its own rate only while it holds everything up: the trainer waits and the cores are not all busy.
     """
-    samples = stats["samples"]
+    samples = stats.samples
     machine, calibration = planned.machine, planned.calibration
-    waits = stats["wait_seconds"] / stats["wall_seconds"]
-    cpu = stats["cpu_seconds"] / samples
+    waits = stats.wait_seconds / stats.wall_seconds
+    cpu = stats.cpu_seconds / samples
     of_formats = sum(
         each.share * calibration.cost(each.format, each.decode).cpu_at(machine.usable_cores, calibration.cores)
         for each in planned.shares
@@ -120,7 +121,7 @@ def _as_measured(planned: Plan, stats: Mapping[str, Any], wall: float) -> tuple[
     expected_cpu = max(of_formats - calibration.consumer_seconds, 1e-9)
     cores_busy = cpu / (machine.usable_cores * machine.efficiency) / wall
     if waits > _HELD_UP and cores_busy < 1 - TOLERANCE:
-        machine = machine.replace(storage_rate=stats["bytes_read"] / stats["wall_seconds"])
+        machine = machine.replace(storage_rate=stats.bytes_read / stats.wall_seconds)
     factor = cpu / expected_cpu
     costs = tuple(_scaled(cost, factor) for cost in calibration.costs)
     consumer = calibration.consumer_seconds
@@ -141,7 +142,7 @@ class Counting(Protocol):
     """A loader, as far as it is watched."""
 
     def __iter__(self) -> Iterator[Any]: ...
-    def stats(self) -> dict[str, Any]: ...
+    def stats(self) -> LoaderStats: ...
 
 
 def watch(loader: Counting, planned: Plan, *, every: float = 10.0) -> Iterator[Any]:
@@ -159,14 +160,10 @@ def watch(loader: Counting, planned: Plan, *, every: float = 10.0) -> Iterator[A
         if warned or time.monotonic() - last < every:
             continue
         now = loader.stats()
-        if now["batches"] - before["batches"] < _LEAST_BATCHES:
+        if now.batches - before.batches < _LEAST_BATCHES:
             continue
-        found = drift(planned, _since(before, now))
+        found = drift(planned, now.since(before))
         if found is not None:
             warnings.warn(str(found), DriftWarning, stacklevel=2)
             warned = True
         before, last = now, time.monotonic()
-
-
-def _since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: now.get(name, 0) - before.get(name, 0) for name in ("batches", "wait_seconds", *_NEEDED)}

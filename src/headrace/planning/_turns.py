@@ -188,8 +188,8 @@ def _timed(loader: Loader, load: Callable[[], Any]) -> Turn:
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
     others = CpuTimes.now().other_load_since(times)
     after = loader.stats()
-    samples = after["samples"] - before["samples"]
-    n_bytes = after.get("bytes_read", 0) - before.get("bytes_read", 0)
+    samples = after.samples - before.samples
+    n_bytes = after.bytes_read - before.bytes_read
     return Turn(
         cpu=cpu / samples,
         consumer=own / samples,

@@ -1,29 +1,164 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader has done so far, counted where it happens."""
+"""What a loader has done so far: counters that are written where things happen, and `LoaderStats` made from them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
 
-MOST_NAMED = 100
-"""Errors that are told one by one; all are counted."""
+MAX_NAMED_ERRORS = 100
+"""Errors that are listed one by one; all are counted."""
 
 
-class SampleError(NamedTuple):
-    """A sample that could not be loaded, and what became of its place in the batch."""
+@dataclass(frozen=True, slots=True)
+class SampleError:
+    """A sample that could not be loaded."""
 
     epoch: int
     row: int
+    """Of the dataset."""
     action: str
+    """What the loader did: `"skipped"` or `"replaced"`."""
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusySeconds:
+    """How long each stage was busy, in seconds over all threads."""
+
+    read: float = 0.0
+    decode: float = 0.0
+    transform: float = 0.0
+    """Declarative transforms."""
+    callables: float = 0.0
+    """Python functions, per sample; part of `batch`."""
+    batch: float = 0.0
+    transfer: float = 0.0
+    """Copies to the device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatStats:
+    """What the images of one stored format have cost."""
+
+    images: int = 0
+    bytes_read: int = 0
+    read_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    transform_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LoaderStats:
+    """What a loader has done since it was created.
+
+    `wait_seconds` near 0 means that the loader keeps up with the training. Otherwise the stage with the most
+    `busy_seconds` is where to look first.
+    """
+
+    batches: int = 0
+    """Batches that the trainer has received."""
+    samples: int = 0
+    """Samples in those batches."""
+    wait_seconds: float = 0.0
+    """How long the trainer waited for batches."""
+    wall_seconds: float = 0.0
+    """Time from the start of each iteration to its last batch, training included."""
+    busy_seconds: BusySeconds = BusySeconds()
+    cpu_seconds: float = 0.0
+    """CPU time of reading, decoding and declarative transforms."""
+    images: int = 0
+    """Images and masks that were decoded, also those of batches that nobody has received yet."""
+    images_on_device: int = 0
+    """Those of them that a device decoded."""
+    bytes_read: int = 0
+    failed_renditions: int = 0
+    """Stored encodings that could not be used, where another one of the same image could."""
+    formats: Mapping[str, FormatStats] = field(default_factory=dict)
+    """By the name of the stored format."""
+    error_count: int = 0
+    """Samples that could not be loaded."""
+    errors: tuple[SampleError, ...] = ()
+    """The first 100 of them."""
+    batches_ready: int = 0
+    """Finished batches that wait for the trainer now."""
+    queued_images: int = 0
+    """Images that wait for a worker thread now."""
+    active_workers: int = 0
+    """Worker threads that are decoding now."""
+    blocks_in_use: int = 0
+    """Blocks of batch memory in use now."""
+    plan: Mapping[str, Any] | None = None
+    """`fields` and `predicted` of the plan that the loader was given."""
+    offload: Mapping[str, Any] | None = None
+    """What offload workers have done, if the loader uses them."""
+
+    def since(self, earlier: LoaderStats) -> LoaderStats:
+        """Return what was done after `earlier`, which this loader returned before.
+
+        Counts and seconds are differences. What describes a moment (`batches_ready`, `queued_images`, …), the errors,
+        the plan and offload are those of now.
+        """
+        counted: dict[str, Any] = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTS}
+        formats = {
+            name: _difference(own, earlier.formats.get(name, FormatStats())) for name, own in self.formats.items()
+        }
+        kept = {each.name: getattr(self, each.name) for each in fields(self)}
+        busy = _difference(self.busy_seconds, earlier.busy_seconds)
+        return LoaderStats(**{**kept, **counted, "formats": formats, "busy_seconds": busy})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return nested dictionaries and lists, for a report or a log."""
+        tree = asdict(self)
+        return {**tree, "errors": list(tree["errors"])}
+
+    def __repr__(self) -> str:
+        rate = f", {self.samples / self.wall_seconds:,.0f} samples/s" if self.wall_seconds else ""
+        waited = f" ({self.wait_seconds / self.wall_seconds:.0%})" if self.wall_seconds else ""
+        busy = ", ".join(f"{each.name} {getattr(self.busy_seconds, each.name):.2f}" for each in fields(BusySeconds))
+        lines = [
+            f"LoaderStats: {self.batches} batches, {self.samples} samples{rate}",
+            f"  trainer waited {self.wait_seconds:.2f} s of {self.wall_seconds:.2f} s{waited}",
+            f"  busy seconds over all threads: {busy}",
+            f"  {self.images} images decoded, {self.bytes_read:,} bytes read, {self.cpu_seconds:.2f} s of CPU time",
+        ]
+        lines += [
+            f"    {name}: {own.images} images, {own.bytes_read:,} bytes, decode {own.decode_seconds:.2f} s"
+            for name, own in self.formats.items()
+        ]
+        if self.error_count:
+            lines.append(f"  {self.error_count} samples could not be loaded; first: {self.errors[0].message}")
+        return "\n".join(lines)
+
+
+_COUNTS = (
+    "batches",
+    "samples",
+    "wait_seconds",
+    "wall_seconds",
+    "cpu_seconds",
+    "images",
+    "images_on_device",
+    "bytes_read",
+    "failed_renditions",
+    "error_count",
+)
+
+
+Seconds = TypeVar("Seconds", BusySeconds, FormatStats)
+
+
+def _difference(now: Seconds, earlier: Seconds) -> Seconds:
+    names = (each.name for each in fields(now))
+    return type(now)(**{name: getattr(now, name) - getattr(earlier, name) for name in names})
 
 
 @dataclass(slots=True)
 class Meters:
-    """Counts and busy seconds since the loader was made. Each number is written by one thread at a time."""
+    """Counts and busy seconds since the loader was created. Each number is written by one thread at a time."""
 
     batches: int = 0
     samples: int = 0
@@ -38,30 +173,29 @@ class Meters:
 
     def add_error(self, error: SampleError) -> None:
         self.error_count += 1
-        if len(self.errors) < MOST_NAMED:
+        if len(self.errors) < MAX_NAMED_ERRORS:
             self.errors.append(error)
 
 
-_COUNTED = {"read_seconds", "decode_seconds", "transform_seconds", "cpu_seconds", "images", "bytes_read"}
-_COUNTED |= {"failed_renditions"}
+_ENGINE_COUNTS = {each.name for each in fields(FormatStats)} | {"failed_renditions", "images_on_device", "formats"}
 
 
 class EngineTotals:
-    """The engine's own figures, kept when an engine is closed and another takes its place."""
+    """The engine's own counters, kept when an engine is closed and another takes its place."""
 
     def __init__(self) -> None:
         self._past: dict[str, Any] = {}
 
     def retire(self, stats: Mapping[str, Any]) -> None:
-        """Add what an engine that is being closed has counted; what it has in its hands ends with it."""
-        self._past = _sum(self._past, {name: stats[name] for name in stats if name in _COUNTED or name == "formats"})
+        """Add the counters of an engine that is being closed."""
+        self._past = _sum(self._past, {name: stats[name] for name in stats if name in _ENGINE_COUNTS})
 
     def with_current(self, stats: Mapping[str, Any]) -> dict[str, Any]:
         return _sum(self._past, stats)
 
 
 def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Add figures of the same names, also those of formats, which have figures of their own."""
+    """Add numbers of the same names, also those within mappings of the same names."""
     names = dict.fromkeys((*first, *second))
     nested = {name for name in names if isinstance(first.get(name, second.get(name)), Mapping)}
     return {
@@ -72,25 +206,38 @@ def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_BUSY = ("read", "decode", "transform")
-
-
-def summarise(meters: Meters, engine: dict[str, Any], transfer_seconds: float, ready: int) -> dict[str, Any]:
-    """Put the figures together as `Loader.stats` gives them."""
-    busy = {f"{stage}_seconds": stage for stage in _BUSY}
-    return {
-        "batches": meters.batches,
-        "samples": meters.samples,
-        "wait_seconds": meters.wait_seconds,
-        "wall_seconds": meters.wall_seconds,
-        "busy_seconds": {
-            **{stage: engine[name] for name, stage in busy.items() if name in engine},
-            "callables": meters.callable_seconds,
-            "batch": meters.batch_seconds,
-            "transfer": transfer_seconds,
-        },
-        "batches_ready": ready,
-        **{name: value for name, value in engine.items() if name not in busy},
-        "error_count": meters.error_count,
-        "errors": [error._asdict() for error in meters.errors],
-    }
+def make_stats(
+    meters: Meters,
+    engine: Mapping[str, Any],
+    *,
+    transfer_seconds: float,
+    ready: int,
+    plan: Mapping[str, Any] | None,
+    offload: Mapping[str, Any] | None,
+) -> LoaderStats:
+    """Combine the loader's meters with the engine's counters, which are empty if it loads no images."""
+    same = ("images", "images_on_device", "bytes_read", "cpu_seconds", "failed_renditions")
+    return LoaderStats(
+        batches=meters.batches,
+        samples=meters.samples,
+        wait_seconds=meters.wait_seconds,
+        wall_seconds=meters.wall_seconds,
+        busy_seconds=BusySeconds(
+            read=engine.get("read_seconds", 0.0),
+            decode=engine.get("decode_seconds", 0.0),
+            transform=engine.get("transform_seconds", 0.0),
+            callables=meters.callable_seconds,
+            batch=meters.batch_seconds,
+            transfer=transfer_seconds,
+        ),
+        formats={name: FormatStats(**own) for name, own in engine.get("formats", {}).items()},
+        error_count=meters.error_count,
+        errors=tuple(meters.errors),
+        batches_ready=ready,
+        queued_images=engine.get("queued_images", 0),
+        active_workers=engine.get("active_threads", 0),
+        blocks_in_use=engine.get("blocks_in_use", 0),
+        plan=plan,
+        offload=offload,
+        **{name: engine[name] for name in same if name in engine},
+    )

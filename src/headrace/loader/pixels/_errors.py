@@ -15,7 +15,7 @@ from headrace import errors
 from headrace.errors import HeadraceError, LoaderError
 from headrace.loader._options import OnError
 from headrace.loader._wait import StopSign, wait_for
-from headrace.loader.batch._stats import MOST_NAMED, Meters, SampleError
+from headrace.loader.batch._stats import MAX_NAMED_ERRORS, Meters, SampleError
 from headrace.loader.order._keys import draw, epoch_key
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, stacked
 from headrace.records import Dataset
@@ -80,9 +80,9 @@ class SampleErrors:
         action = "skipped" if self._on_error == "skip" else "replaced"
         told = self._meters.error_count
         self._meters.add_error(SampleError(draft.epoch, int(draft.rows[position]), action, str(error)))
-        if told < MOST_NAMED:
+        if told < MAX_NAMED_ERRORS:
             _log.warning("%s in epoch %d: %s", action, draft.epoch, error)
-        elif told == MOST_NAMED:
+        elif told == MAX_NAMED_ERRORS:
             _log.warning("more samples are %s; Loader.stats() counts them", action)
 
     def _skip(self, draft: Draft, stacks: list[Stack], failed: set[int]) -> list[Stack]:

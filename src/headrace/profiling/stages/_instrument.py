@@ -75,8 +75,8 @@ class Instrument:
     def bytes_per_sample(self) -> float | None:
         """What the loader has read for a sample so far."""
         stats = self.loader.stats()
-        samples = stats.get("images", 0) / max(1, len(self.pixels) * self.inside.compiled.views)
-        return stats["bytes_read"] / samples if samples and stats.get("bytes_read") else None
+        samples = stats.images / max(1, len(self.pixels) * self.inside.compiled.views)
+        return stats.bytes_read / samples if samples and stats.bytes_read else None
 
     def whole(self) -> Loader:
         """Do all that the loader does, but from memory."""

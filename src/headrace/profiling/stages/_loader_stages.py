@@ -9,11 +9,12 @@ which part of the time each took. The user's functions are called by themselves,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from headrace.loader import LoaderStats
 from headrace.measuring import timed
 from headrace.profiling._measurements import Place, Rate, Stage, StageName
 from headrace.profiling.stages._instrument import Instrument, describe_transforms
@@ -77,19 +78,18 @@ def _core_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
     details = (instrument.format_names, _describe(instrument.inside.compiled))
     was, now = _busy(before, *details), _busy(after, *details)
     busy = {part: spent - was.get(part, 0.0) for part, spent in now.items() if spent > was.get(part, 0.0)}
-    images = max(1.0, (after["images"] - before["images"]) / views)
-    return _CoreRun(images, taken, busy, after["cpu_seconds"] - before["cpu_seconds"])
+    images = max(1.0, (after.images - before.images) / views)
+    return _CoreRun(images, taken, busy, after.cpu_seconds - before.cpu_seconds)
 
 
-def _busy(stats: Mapping[str, Any], formats: str, transforms: str) -> dict[Part, float]:
-    """Busy seconds by part, as the loader's clocks have them; all decoding in one where it does not tell formats."""
-    total: Mapping[str, float] = stats["busy_seconds"]
-    by_format = {name: figures["decode_seconds"] for name, figures in stats.get("formats", {}).items()}
-    decode = by_format or {formats: total.get("decode", 0.0)}
+def _busy(stats: LoaderStats, formats: str, transforms: str) -> dict[Part, float]:
+    """Busy seconds by part, as the loader's clocks have them; decoding by format once any image was decoded."""
+    total = stats.busy_seconds
+    decode = {name: each.decode_seconds for name, each in stats.formats.items()} or {formats: total.decode}
     return {
-        ("read", "records"): total.get("read", 0.0),
+        ("read", "records"): total.read,
         **{("decode", name): spent for name, spent in decode.items()},
-        ("transform", transforms): total.get("transform", 0.0),
+        ("transform", transforms): total.transform,
     }
 
 
@@ -173,15 +173,15 @@ def _describe(compiled: Compiled) -> str:
 def own_clocks(instrument: Instrument, known: Iterable[str]) -> list[Stage]:
     """What the loader's own clocks say of the stages that cannot be run by themselves: batch, transfer."""
     inside, stats = instrument.inside, instrument.loader.stats()
-    samples, busy = stats["samples"], stats["busy_seconds"]
+    samples, busy = stats.samples, stats.busy_seconds
     functions = bool(inside.compiled.per_sample or inside.compiled.per_batch or inside.collate_fn)
     stages = []
-    batching = busy["batch"] - (busy["callables"] if inside.compiled.per_sample else 0.0)
+    batching = busy.batch - (busy.callables if inside.compiled.per_sample else 0.0)
     if samples and batching > 0 and "batch" not in known:
         place: Place = "thread" if functions or inside.device else "trainer"
         rates = (Rate(cores=1, rate=samples / batching),)
         stages.append(Stage(name="batch", place=place, rates=rates, detail="views of one buffer"))
-    if samples and busy["transfer"] > 0:
-        rates = (Rate(cores=1, rate=samples / busy["transfer"]),)
+    if samples and busy.transfer > 0:
+        rates = (Rate(cores=1, rate=samples / busy.transfer),)
         stages.append(Stage(name="transfer", place="link", rates=rates, detail=f"to {inside.device}"))
     return stages
