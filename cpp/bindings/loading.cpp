@@ -88,7 +88,7 @@ std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards
     for (nb::handle code : formats) codes |= 1U << (nb::cast<std::uint8_t>(code) & 31U);
   std::vector<Shard> list;
   for (nb::handle item : shards) list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
-  if (threads < 1 || threads > 4096) throw nb::value_error("threads is 1 to 4096");
+  if (threads > 4096) throw nb::value_error("threads must be in [0, 4096]");
   auto engine = std::make_unique<PyEngine>();
   try {
     engine->engine =
@@ -367,6 +367,14 @@ void register_loading(nb::module_& module) {
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
            nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, typing.Any]], "
                    "samples: object, *, seed: int, epoch: int) -> Batch"))
+      .def(
+          "run_queued",
+          [](const PyEngine& self, double timeout) {
+            Engine& engine = self.get();
+            const WithoutGil released;
+            engine.run_queued(timeout);
+          },
+          arg("timeout"))
       .def("next_external", &next_external, arg("timeout"),
            nb::sig("def next_external(self, timeout: float) -> ExternalImage | None"))
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))

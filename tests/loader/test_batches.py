@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.loader.datasets import COUNT, FIELDS, assert_equal, copied, labels, make_sample
 
 import headrace
 from headrace.errors import LoaderError, MissingExtra
-from headrace.loader import _assembly
+from headrace.loader import _assembly, limit_storage
 from headrace.loader.pixels._engine import EngineSource
 from headrace.records import Boxes
 from headrace.transforms import CenterCrop, HorizontalFlip, Normalize, PerBatch, RandomResizedCrop, Resize, Views
@@ -70,10 +73,56 @@ def test_every_setting_of_speed_gives_the_same_batches(path):
     """Threads and prefetching change nothing."""
     with load(path, transform=CROP, shuffle=True, batch_size=7) as loader:
         expected = copied(list(loader))
-    for threads, ahead, direct in [(1, 1, False), (3, 5, False), (8, 2, True)]:
+    for threads, ahead, direct in [(0, 2, False), (0, 1, True), (1, 1, False), (3, 5, False), (8, 2, True)]:
         options = {"num_workers": threads, "batches_ahead": ahead, "direct_io": direct}
         with load(path, transform=CROP, shuffle=True, batch_size=7, **options) as loader:
             assert_equal(list(loader), expected)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts the threads of the process")
+@pytest.mark.parametrize(
+    "options", [{}, {"collate_fn": list}, {"device": "cpu", "output": "torch"}, {"rate": 3e6}], ids=str
+)
+def test_zero_workers_work_in_the_calling_thread(path, options):
+    """Nothing starts a thread, whatever decodes and whoever is called; the pixels are those that threads make."""
+    threads = []
+
+    def look(sample):
+        threads.append((threading.get_ident(), task_ids()))
+        return sample
+
+    before = task_ids()
+    options = dict(options)
+    rate = options.pop("rate", None)
+    with load(path, transform=[*CROP, look], batch_size=7, num_workers=0, **options) as loader:
+        limit_storage(loader, rate)
+        assert (loader.num_workers, loader.batches_ahead) == (0, 1)
+        found = [pixels(batch) for batch in loader]
+    assert {ident for ident, _ in threads} == {threading.get_ident()}
+    assert {name for _, names in threads for name in names} <= before
+    with load(path, transform=[*CROP, same], batch_size=7, num_workers=3, **options) as loader:
+        assert_equal(found, [pixels(batch) for batch in loader])
+
+
+def test_zero_workers_decode_nothing_before_a_batch_is_asked_for(path):
+    with load(path, transform=CROP, batch_size=8, num_workers=0) as loader:
+        batches = iter(loader)
+        assert loader.stats().images == 0
+        next(batches)
+        assert loader.stats().images == 16
+
+
+def pixels(batch):
+    images = [sample["image"] for sample in batch] if isinstance(batch, list) else batch["image"]
+    return [np.array(getattr(image, "numpy", lambda image=image: image)()) for image in images]
+
+
+def task_ids():
+    return {task.name for task in Path("/proc/self/task").iterdir()}
+
+
+def same(sample):
+    return sample
 
 
 def test_a_batch_that_is_kept_stays_as_it_was(path):
@@ -318,6 +367,11 @@ def test_boxes_too_small_are_left_out(path):
         ({"rank": 1}, ValueError, "world_size"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank 2"),
         ({"collate_fn": 3}, TypeError, "collate_fn"),
+        (
+            {"num_workers": 0, "decode": "device", "output": "torch", "device": "cpu"},
+            ValueError,
+            "must be at least 1",
+        ),
         ({"sampler": [1]}, TypeError, "indices or weights"),
         ({"generator": 1}, TypeError, "seed"),
         ({"prefetch_factor": 2}, TypeError, "give batches_ahead"),

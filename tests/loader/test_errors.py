@@ -119,7 +119,7 @@ def test_replaced_samples_are_whole_samples(hurt, path, transform):
     copy, damage = hurt
     damage(5, 6, 13)
     options = {"batch_size": 4, "on_error": "replace", "transform": transform, "seed": 2}
-    with load(copy, **options) as loader, load(copy, **options, num_workers=1) as again:
+    with load(copy, **options) as loader, load(copy, **options, num_workers=0) as again:
         batches = copied(list(loader))
         assert_equal(batches, list(again))
         assert [error.action for error in loader.stats().errors] == ["replaced"] * 3

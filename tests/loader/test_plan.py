@@ -129,14 +129,19 @@ def _damage(path: Path, row: int, rendition: int) -> None:
         file.write(data)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("formats", PAIRS[:3], ids="+".join)
 def test_a_damaged_rendition_is_made_up_for_by_another(
-    several: Callable[[tuple[str, ...]], Path], tmp_path: Path, single: list[Any], formats: tuple[str, ...]
+    several: Callable[[tuple[str, ...]], Path],
+    tmp_path: Path,
+    single: list[Any],
+    formats: tuple[str, ...],
+    workers: int,
 ) -> None:
     path = shutil.copytree(several(formats), tmp_path / "damaged.hr")
     for row in range(0, COUNT, 3):
         _damage(path, row, row % 2)
-    batches, stats = load(path, 2)
+    batches, stats = load(path, 2, num_workers=workers)
     assert_equal(batches, single)
     assert stats.failed_renditions > 0
 

@@ -82,12 +82,13 @@ struct Engine::Worker {
 Engine::Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity,
                std::uint32_t formats)
     : limits_{formats, usable_memory() / kMemoryShare},
+      has_threads_(threads > 0),
       shards_(std::move(shards), std::move(identity), direct),
       balancer_(std::max(1U, threads)),
       pool_(std::make_shared<Pool>(8)),
       scheduler_(std::max(1U, threads), shards_, balancer_) {
   shards_.set_rate(storage_rate);
-  scheduler_.start([this](bool extra) { work(extra); });
+  if (has_threads_) scheduler_.start([this](bool extra) { work(extra); });
 }
 
 Engine::~Engine() { close(); }
@@ -110,7 +111,13 @@ std::shared_ptr<Batch> Engine::submit(std::vector<FieldRequest> fields, std::vec
   }
 }
 
-void Engine::work(bool extra) noexcept {
+void Engine::run_queued(double seconds) noexcept {
+  if (has_threads_) return;  // they do it
+  const auto limit = std::chrono::duration<double>(std::clamp(seconds, 0.0, 3600.0));
+  work(false, Clock::now() + std::chrono::duration_cast<Clock::duration>(limit));
+}
+
+void Engine::work(bool extra, Clock::time_point deadline) noexcept {
   Worker worker(*this);
   worker.recorder.begin();
   for (JobClaim claim; scheduler_.claim(claim, extra); claim.batch.reset()) {
@@ -119,6 +126,7 @@ void Engine::work(bool extra) noexcept {
     for (const Job& job : claim.jobs) run(worker, claim, job, &job == &claim.jobs.back());
     worker.lease.release();
     worker.recorder.flush();
+    if (!has_threads_ && Clock::now() >= deadline) return;
   }
 }
 

@@ -30,9 +30,9 @@ struct EngineStats {
 // All methods may be called from any thread.
 class Engine {
  public:
-  // `threads` must be at least 1; a `storage_rate` of 0 is unlimited; bit k of `formats`: the dataset has the format
-  // with code k. If it has one that the core does not decode, some thread must call next_external until the engine is
-  // closed. Throws std::system_error if no thread can be started, and std::bad_alloc.
+  // Without threads (0), jobs are done in `run_queued` only. A `storage_rate` of 0 is unlimited; bit k of `formats`:
+  // the dataset has the format with code k. If it has one that the core does not decode, some thread must call
+  // next_external until the engine is closed. Throws std::system_error if no thread can be started, and std::bad_alloc.
   Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity = {},
          std::uint32_t formats = ~0U);
   ~Engine();
@@ -42,6 +42,8 @@ class Engine {
   // Queue a batch. Problems of single samples are failures of the batch. Null if closed or out of memory.
   std::shared_ptr<Batch> submit(std::vector<FieldRequest> fields, std::vector<std::uint64_t> rows, std::uint64_t seed,
                                 std::uint32_t epoch) noexcept;
+  // For an engine without threads: do queued jobs in the calling thread until none is left or `seconds` have passed.
+  void run_queued(double seconds) noexcept;
   // Wait for the next image for an external decoder, with its bytes read; null after `seconds` or if closed.
   std::unique_ptr<ExternalImage> next_external(double seconds) noexcept;
   // Limit reads to this many bytes per second; 0 removes the limit.
@@ -58,7 +60,7 @@ class Engine {
  private:
   struct Worker;
 
-  void work(bool extra) noexcept;
+  void work(bool extra, Clock::time_point deadline = Clock::time_point::max()) noexcept;
   void run(Worker& worker, const JobClaim& claim, Job job, bool last) noexcept;
   Status decode(Worker& worker, const Batch& batch, const Job& job, Costs& costs) noexcept;
   void read_external(Worker& worker, Task task, Costs& costs) noexcept;
@@ -68,6 +70,7 @@ class Engine {
   void hint(const Batch& batch, const Job& job) noexcept;
 
   const BatchLimits limits_;
+  const bool has_threads_;
   Shards shards_;
   CostTable costs_;
   LoadBalancer balancer_;

@@ -136,6 +136,7 @@ bool Scheduler::claim(JobClaim& claim, bool extra) noexcept {
       external_work_.notify_all();
     }
     if ((overlaps_ || (!extra && cores_.free())) && find_jobs(claim, extra, claimed)) break;
+    if (!work_) return false;
     n_idle_extra_threads_ += extra ? 1 : 0;
     (extra ? extra_work_ : core_work_).wait(lock.native());
     n_idle_extra_threads_ -= extra ? 1 : 0;
@@ -357,7 +358,7 @@ void Scheduler::use_storage_wait() noexcept {
     cores_.allow_one_more(true);
     core_work_.notify_all();
   }
-  if (queue_.empty() || stopped_) return;
+  if (queue_.empty() || stopped_ || !work_) return;
   if (n_idle_extra_threads_ > 0) {
     extra_work_.notify_one();
   } else if (n_extra_threads_ < kMaxExtraThreads) {

@@ -63,7 +63,7 @@ class Scheduler {
 
   // Queue a batch; false if stopped. Throws std::bad_alloc.
   bool submit(const std::shared_ptr<Batch>& batch, BatchJobs jobs) EXCLUDES(mutex_);
-  // Wait for jobs; false if stopped.
+  // Wait for jobs; false if stopped, or if there are none now and no threads were started.
   bool claim(JobClaim& claim, bool extra) noexcept EXCLUDES(mutex_);
   // Wait for an external decoder's next image; false if there is none after `seconds`, or if stopped.
   bool claim_external(ExternalClaim& claim, double seconds) noexcept EXCLUDES(mutex_);
@@ -106,7 +106,7 @@ class Scheduler {
   const unsigned n_cores_;
   const Shards& shards_;
   LoadBalancer& balancer_;
-  std::function<void(bool)> work_;
+  std::function<void(bool)> work_;    // empty if no threads were started; constant after `start`
   std::atomic<bool> stopped_{false};  // written with the mutex held, so that waits do not miss it
 
   mutable Mutex mutex_;

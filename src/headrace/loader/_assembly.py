@@ -144,7 +144,7 @@ class Assembly:
             supply = HostSupply(batches, self._dataset.gather, source, ahead=self._options.batches_ahead)
             state_after = partial(begun.after, plan)
         pipeline = Pipeline(supply, source, self._finisher, self._transfer)
-        works_ahead = self._transfer.works or self._finisher.runs_python
+        works_ahead = self._options.num_workers > 0 and (self._transfer.works or self._finisher.runs_python)
         feed = self.workshop.use(ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline))
         return feed, state_after
 

@@ -138,6 +138,9 @@ class Loader:
     ) -> None:
         if torch_words:
             check_torch_words(torch_words, inspect.signature(Loader).parameters)
+        workers = worker_count(num_workers)
+        if workers == 0 and decode == "auto":
+            decode = "cpu"  # decoding on a device needs a thread
         prong, decode = near_prong(near, strategy, decode)
         opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
         self.dataset = opened if indices is None else opened.select(indices)
@@ -146,7 +149,7 @@ class Loader:
             batch_size=batch_size,
             drop_last=bool(drop_last),
             fields=chosen_fields(opened, fields),
-            num_workers=worker_count(num_workers),
+            num_workers=workers,
             min_batches_ahead=batches_ahead,
             pin_memory=bool(pin_memory),
             device=None if device is None else str(device),

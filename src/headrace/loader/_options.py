@@ -71,6 +71,8 @@ class Options:
                 raise ValueError(f"{name} is one of {listed}, not {getattr(self, name)!r}")
         if self.output != "torch" and (self.device is not None or self.pin_memory):
             raise ValueError(f"device and pin_memory are for output='torch', and output is {self.output!r}")
+        if self.num_workers == 0 and self.decode == "device":
+            raise ValueError("decode='device' needs a worker thread; num_workers must be at least 1 or None, got 0")
         if self.collate_fn is not None and not callable(self.collate_fn):
             raise TypeError(f"collate_fn is called with a list of samples; {self.collate_fn!r} cannot be called")
 
@@ -82,6 +84,8 @@ class Options:
     @property
     def batches_ahead(self) -> int:
         """How many batches are in progress at a time."""
+        if self.num_workers == 0:
+            return 1  # the calling thread makes each batch when it asks for it
         for_threads = -(-_SAMPLES_PER_THREAD * self.threads // self.batch_size)
         waits = self.direct_io or self.storage_rate is not None
         for_reads = min(_BATCHES_FOR_READS, -(-_SAMPLES_FOR_READS // self.batch_size)) if waits else 0

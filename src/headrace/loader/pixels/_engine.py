@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.loader._options import Options, check_rate
-from headrace.loader.pixels._python_decoders import ForeignThreads
+from headrace.loader.pixels._python_decoders import ForeignThreads, decode_next
 from headrace.loader.pixels._renditions import Renditions
 from headrace.records import Dataset
 from headrace.records._manifest import MANIFEST, shard_name
@@ -85,6 +86,30 @@ class _Nothing:
         return []
 
 
+class InlineBatch:
+    """A batch that the thread which waits for it makes itself (`num_workers=0`)."""
+
+    def __init__(self, batch: _core.Batch, engine: _core.Engine) -> None:
+        self._batch, self._engine = batch, engine
+
+    def wait(self, timeout: float) -> bool:
+        """Read, decode and transform for at most about this many seconds; True when all samples are done."""
+        deadline = time.monotonic() + timeout
+        while not self._batch.wait(0.0):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._engine.run_queued(left)
+            decode_next(self._engine)
+        return True
+
+    def take(self) -> list[Stack]:
+        return self._batch.take()
+
+    def failures(self) -> list[tuple[int, int, int, str, str]]:
+        return self._batch.failures()
+
+
 class EngineSource:
     """Threads of this process: C++ reads, decodes and transforms; other people's decoders run in threads of Python."""
 
@@ -104,14 +129,15 @@ class EngineSource:
         ]
         self._engine = _core.Engine(
             shards,
-            threads=options.threads,
+            threads=options.num_workers,
             direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
             identity=_identity(dataset),
             formats=sorted(_format_codes(dataset, names)),
         )
+        self._inline = options.num_workers == 0
         self._foreign: ForeignThreads | None = None
-        if has_foreign(dataset, names):
+        if has_foreign(dataset, names) and not self._inline:
             # One more than cores: while a thread of Python's is on its way to the next image, another has its core.
             self._foreign = ForeignThreads(self._engine, options.threads + 1)
 
@@ -130,8 +156,8 @@ class EngineSource:
             (self._transforms[name], self._views, self._renditions.of(name, rows))
             for name in (self._names if names is None else names)
         ]
-        batch: PixelBatch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
-        return batch
+        batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
+        return InlineBatch(batch, self._engine) if self._inline else batch
 
     def stats(self) -> dict[str, Any]:
         return dict(self._engine.stats())

@@ -57,6 +57,13 @@ class ForeignThreads:
                 thread.join()
 
 
+def decode_next(engine: _core.Engine) -> None:
+    """Decode one image that waits for a decoder of Python's, in the calling thread, if there is any."""
+    image = engine.next_external(0.0)
+    if image is not None:
+        _decode(image, _Scratch())
+
+
 def _serve(engine: _core.Engine) -> None:
     scratch = _Scratch()
     while not interpreter_ends():
