@@ -207,6 +207,14 @@ nb::tuple read_pieces(Ints files, Ints offsets, Ints lengths, Ints starts, nb::h
   return nb::make_tuple(unread, other_seconds);
 }
 
+// How many bytes come before the first tile of each image, as the beginnings of the files claim; 0 if they are no
+// header.
+nb::list claimed_head_bytes_of(nb::sequence beginnings) {
+  nb::list sizes;
+  for (const Buffer& file : borrow_all(beginnings)) sizes.append(claimed_head_bytes(file.bytes()));
+  return sizes;
+}
+
 // Which heads are not sound, or not of the height, width, channels and kind of sample that are claimed.
 nb::list wrong_heads(nb::sequence heads, Ints sizes, Lines<4> claims) {
   const std::vector<Buffer> files = borrow_all(heads);
@@ -332,6 +340,8 @@ void register_kernels(nb::module_& module) {
   module.def("read_pieces", &read_pieces,
              nb::sig("def read_pieces(files: " HEADRACE_ARRAY ", offsets: " HEADRACE_ARRAY ", lengths: " HEADRACE_ARRAY
                      ", starts: " HEADRACE_ARRAY ", memory: object, threads: int, /) -> tuple[list[int], float]"));
+  module.def("claimed_head_bytes", &claimed_head_bytes_of,
+             nb::sig("def claimed_head_bytes(beginnings: collections.abc.Sequence[typing.Any], /) -> list[int]"));
   module.def("wrong_heads", &wrong_heads,
              nb::sig("def wrong_heads(heads: collections.abc.Sequence[typing.Any], sizes: " HEADRACE_ARRAY
                      ", claims: " HEADRACE_ARRAY ", /) -> list[int]"));

@@ -284,25 +284,6 @@ void finish(PyExternalImage& self, nb::handle pixels) {
   image.finish(picture);
 }
 
-// The format's name as in the index of a dataset.
-const char* format_name(std::size_t code) {
-  switch (static_cast<Format>(code)) {
-    case Format::hri_fast:
-      return "hri:fast";
-    case Format::hri_dense:
-      return "hri:dense";
-    case Format::png:
-      return "png";
-    case Format::jpeg:
-      return "jpeg";
-    case Format::webp:
-      return "webp";
-    case Format::raw:
-      return "raw";
-  }
-  return "unknown";
-}
-
 nb::dict costs(const Costs& costs) {
   const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
   nb::dict d;
@@ -325,7 +306,7 @@ nb::dict stats(const PyEngine& self) {
   d["blocks_in_use"] = stats.blocks_in_use;
   nb::dict formats;
   for (std::size_t code = 0; code < kFormats; ++code)
-    if (stats.formats[code].images > 0) formats[format_name(code)] = costs(stats.formats[code]);
+    if (stats.formats[code].images > 0) formats[nb::int_(code)] = costs(stats.formats[code]);
   d["formats"] = formats;
   return d;
 }

@@ -20,6 +20,7 @@
     ├── ProfileError        (ValueError)   something that cannot be profiled: no batches, or asked for in vain
     ├── TransformError      (ValueError)   an augmentation that cannot be done, as a crop larger than its image
     ├── InvalidReport       (ValueError)   a file that is no report of a profile, or a figure that none can hold
+    ├── InvalidState        (ValueError)   a loader's state that is damaged, of another run, or loaded too late
     ├── UnknownTarget       (ValueError)   a SIMD target that this machine does not have
     ├── InfeasiblePlan      (ValueError)   no mix of formats fits the disk budget
     └── MissingExtra        (ImportError)  an optional package is needed and not installed
@@ -44,6 +45,7 @@ __all__ = [
     "InvalidOutput",
     "InvalidRegion",
     "InvalidReport",
+    "InvalidState",
     "LoaderError",
     "MissingExtra",
     "PlanMismatch",
@@ -140,6 +142,10 @@ class TransformError(HeadraceError, ValueError):
 
 class InvalidReport(HeadraceError, ValueError):
     """A file that is no report of a profile, is damaged or of another version; or a figure that no report can hold."""
+
+
+class InvalidState(HeadraceError, ValueError):
+    """A loader's state that is damaged, belongs to another run, or is loaded while an iteration is in progress."""
 
 
 class UnknownTarget(HeadraceError, ValueError):

@@ -11,8 +11,7 @@ import pytest
 from tests.loader.datasets import COUNT, assert_equal, copied, labels
 
 import headrace
-from headrace.errors import LoaderError
-from headrace.loader._state import InvalidState
+from headrace.errors import InvalidState, LoaderError
 from headrace.transforms import HorizontalFlip, RandomResizedCrop
 
 CROP = [RandomResizedCrop(8), HorizontalFlip()]

@@ -16,7 +16,7 @@ from tests.loader.nearby import OPTIONS, TRANSFORM, plain_batches
 
 from headrace import build
 from headrace import open as open_dataset
-from headrace.errors import LoaderError
+from headrace.errors import InvalidState, LoaderError
 from headrace.loader import Loader, _prongs_measure
 from headrace.loader._prongs_arrays import flat
 from headrace.loader._prongs_maker import BatchMaker
@@ -26,7 +26,7 @@ from headrace.loader._prongs_record import Record, recorded_pattern, runs
 from headrace.loader._prongs_shapes import BatchShape, BatchShapes, Shape
 from headrace.loader._prongs_stats import report_epoch
 from headrace.loader._prongs_walk import Knowledge
-from headrace.loader._state import InvalidState, LoaderState
+from headrace.loader._state import LoaderState
 from headrace.loader.batch._stats import Meters
 from headrace.loader.order._order import EpochBatches, EpochPlan, Order
 from headrace.prongs import BatchName, Pattern

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headrace.errors import HeadraceError
-from headrace.loader._state import InvalidState, LoaderState, selection_digest
+from headrace.errors import HeadraceError, InvalidState
+from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader.order._order import EpochPlan
 
 STATE = LoaderState(

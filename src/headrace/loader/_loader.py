@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy.typing as npt
 
+from headrace.errors import InvalidState
 from headrace.formats import MAX_PIXELS
 from headrace.loader._assembly import Assembly
 from headrace.loader._iterator import LoaderIterator
@@ -34,7 +35,7 @@ from headrace.loader._options import (
 from headrace.loader._place import Place
 from headrace.loader._plan import obeyed_plan
 from headrace.loader._recipe import make_recipe
-from headrace.loader._state import InvalidState, LoaderState
+from headrace.loader._state import LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.order._keys import check_seed
 from headrace.loader.order._ranks import Ranks, find_ranks

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 
-from headrace.loader._state import InvalidState, LoaderState
+from headrace.errors import InvalidState
+from headrace.loader._state import LoaderState
 from headrace.loader.order._order import EpochPlan
 from headrace.prongs._pattern import Pattern
 

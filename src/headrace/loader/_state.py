@@ -28,16 +28,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import HeadraceError
+from headrace.errors import InvalidState
 from headrace.loader.order._keys import MAX_EPOCH, MAX_SEED
 from headrace.loader.order._order import MAX_SAMPLES, EpochPlan
 
 VERSION = 2
 _KIND = "loader state"
-
-
-class InvalidState(HeadraceError, ValueError):
-    """A loader's state that is damaged, of another run, or loaded too late."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,16 +30,6 @@ Ints = npt.NDArray[np.int64]
 _WHOLE_FILE = 128 << 10
 _HEAD_GUESS = 16 << 10
 _LINE = 64  # heads begin on bounds of the cache's
-# Width, height, log2 of the tile width, bytes of metadata and of ranks (spec/image.md §2).
-_FIXED = np.dtype(
-    {
-        "names": ["width", "height", "log_width", "metadata", "ranks"],
-        "formats": ["<u2", "<u2", "u1", "<u4", "<u4"],
-        "offsets": [8, 10, 12, 16, 20],
-        "itemsize": 24,
-    }
-)
-_TILE_HEIGHT = 32
 # As the core counts the dtypes of samples, by the index's codes.
 _SAMPLE_KINDS = {code: DTYPE_CODES[name] - DTYPE_CODES["uint8"] for code, name in DTYPE_NAMES.items()}
 
@@ -85,9 +75,8 @@ class EncodedImages:
         lengths = np.where(sizes <= _WHOLE_FILE, sizes, _HEAD_GUESS)
         lengths[list(failed)] = 0
         heads, others = self._heads(handles, paths, offsets, lengths, failed)
-        for at in np.flatnonzero(_claimed_head_bytes(heads) > lengths).tolist():
-            more = int(_claimed_head_bytes(heads[at : at + 1])[0])
-            if at not in failed and more <= sizes[at]:
+        for at, more in enumerate(_core.claimed_head_bytes(heads)):
+            if lengths[at] < more <= sizes[at] and at not in failed:
                 lengths[at] += more
                 heads[at] = self._longer(paths[at], int(offsets[at]), more, at, failed)
         claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
@@ -246,16 +235,6 @@ class Clock:
         self.seconds = time.perf_counter() - self._begun
         self.own_cpu_seconds = time.thread_time() - self._cpu_begun
         self.cpu_seconds = self.own_cpu_seconds + others
-
-
-def _claimed_head_bytes(heads: Sequence[npt.NDArray[np.uint8]]) -> Ints:
-    """How long heads say that they are, index and sum included (spec/image.md §2); nothing of it has been checked."""
-    n = _FIXED.itemsize
-    fixed = np.frombuffer(b"".join([head[:n].tobytes() if len(head) >= n else bytes(n) for head in heads]), _FIXED)
-    width, height, log_width, metadata, ranks = (fixed[name].astype(np.int64) for name in _FIXED.names or ())
-    tiles = -(-width >> np.minimum(log_width, 62)) * -(-height // _TILE_HEIGHT)
-    claimed: Ints = n + metadata + ranks + 8 * tiles + 4
-    return np.where(width > 0, claimed, 0)
 
 
 def _why_wrong(head: npt.NDArray[np.uint8], size: int) -> HeadraceError:

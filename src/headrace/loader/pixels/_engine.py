@@ -16,7 +16,7 @@ from headrace.loader.pixels._python_decoders import ForeignThreads, decode_next
 from headrace.loader.pixels._renditions import Renditions
 from headrace.records import Dataset
 from headrace.records._manifest import MANIFEST, shard_name
-from headrace.records._schema import FORMAT_CODES
+from headrace.records._schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
 
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -160,7 +160,9 @@ class EngineSource:
         return InlineBatch(batch, self._engine) if self._inline else batch
 
     def stats(self) -> dict[str, Any]:
-        return dict(self._engine.stats())
+        stats = self._engine.stats()
+        formats = {FORMAT_NAMES.get(code, "unknown"): figures for code, figures in stats["formats"].items()}
+        return {**stats, "formats": formats}
 
     def memory(self, n_bytes: int) -> npt.NDArray[np.uint8]:
         """Give whole pages from where batches have theirs; they go back there when nothing refers to them any more."""
