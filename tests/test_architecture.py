@@ -16,20 +16,18 @@ PACKAGE = ROOT / "src" / "headrace"
 # Imports point downwards, or sideways where no ring comes of it.
 LAYERS = (
     {"cli", "__main__"},
-    {"building", "planning", "profiling", "near worker"},
+    {"building", "offload", "planning", "profiling"},
     {"measuring"},
     {"loader"},
-    {"formats", "prongs", "records", "sources", "storage", "transforms"},
+    {"formats", "records", "sources", "storage", "transforms"},
     {"codec", "kernels"},
     {"_core", "errors", "files", "terminal", "units"},
 )
-NEAR_WORKER = "prongs/worker"
-CORE_USERS = {"codec", "formats", "kernels", "loader", "prongs", "records", "transforms"}
+CORE_USERS = {"codec", "formats", "kernels", "loader", "offload", "records", "transforms"}
 FRAMEWORK_USERS = {
     "torch": {"kernels", "loader", "storage"},
     "triton": {"kernels"},
-    "ray": {"building", "prongs"},
-    "pyarrow.flight": {"prongs"},
+    "ray": {"building", "offload"},
 }
 LINE_BUDGET = 500
 NO_NAMES = {"common", "helper", "helpers", "misc", "util", "utils"}
@@ -49,10 +47,7 @@ def named(path: Path) -> str:
 
 def room_of(path: Path) -> str:
     """The room that a module lives in; the package's own `__init__` is the front door, which is no room."""
-    relative = path.relative_to(PACKAGE)
-    if str(relative).startswith(NEAR_WORKER):
-        return "near worker"
-    return relative.parts[0].removesuffix(".py")
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imported_modules(path: Path) -> Iterator[str]:
@@ -70,8 +65,7 @@ def imported_rooms(path: Path) -> Iterator[str]:
     for module in imported_modules(path):
         parts = module.split(".")
         if parts[0] == "headrace":
-            near = "/".join(parts[1:]).startswith(NEAR_WORKER)
-            yield "near worker" if near else parts[1] if len(parts) > 1 else "headrace"
+            yield parts[1] if len(parts) > 1 else "headrace"
 
 
 def layer_of(room: str) -> int:
@@ -108,7 +102,7 @@ def test_rooms_do_not_import_each_other_in_a_ring():
 def test_the_extension_and_frameworks_stay_in_their_rooms():
     """`_core`, torch and their like are imported only where the design says so."""
     for path in MODULES:
-        room = room_of(path).replace("near worker", "prongs")
+        room = room_of(path)
         for module in imported_modules(path):
             if module.startswith("headrace._core"):
                 assert room in CORE_USERS, f"{named(path)} must not speak to the extension"

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import headrace
 from benchmarks import machine
+from benchmarks._offload import throttle
 from benchmarks._offload.sources import Source
-from headrace.prongs import Paced
+from headrace.offload import Offload, Paced
 
 STRATEGIES = ("mte", "wrr", "paced")
 SPARE_HOST = "paced, spare_host"
@@ -37,7 +37,6 @@ def open_loader(source: Source, dataset: Path, batches: int, exchange: Path | No
     """Open a loader with one thread and epochs of `batches` batches; with `exchange` it uses the offload worker."""
     opened = headrace.open(dataset)
     chosen = Paced(spare_host=True) if strategy == SPARE_HOST else strategy
-    offload: dict[str, Any] = {} if exchange is None else {"near": exchange, "strategy": chosen}
     return headrace.Loader(
         opened,
         batch_size=source.batch_size,
@@ -47,21 +46,23 @@ def open_loader(source: Source, dataset: Path, batches: int, exchange: Path | No
         num_workers=1,
         output="numpy",
         batches_ahead=8,
-        **offload,
+        offload=None if exchange is None else Offload(exchange, strategy=chosen),
     )
 
 
 def counts(loader: headrace.Loader) -> Counts:
     """Read the loader's counters; zeros if it has no offload worker."""
     stats = loader.stats().offload
-    return Counts() if stats is None else Counts(stats["near_batches"], (stats["near"] or {"batches": 0})["batches"])
+    if stats is None:
+        return Counts()
+    return Counts(stats["offload_batches"], (stats["worker"] or {"batches": 0})["batches"])
 
 
 @contextmanager
 def offload_worker(dataset: Path, exchange: Path, *, share: float, core: int) -> Iterator[None]:
     """Run an offload worker on `core`, with this share of its time; raise with its output if it ends early."""
     exchange.mkdir(parents=True)
-    command = [sys.executable, "-m", "headrace", "near", str(dataset), str(exchange), "--cpu-share", f"{share:g}"]
+    command = [sys.executable, throttle.__file__, f"{share:g}", str(dataset), str(exchange)]
     with exchange.with_suffix(".log").open("w+b") as log:
         process = machine.start_on(core, command, stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -122,7 +122,7 @@ class PlanMismatch(LoaderError, ValueError):
 
 
 class ExchangeError(HeadraceError, OSError):
-    """The folder through which host and near worker exchange batches cannot be used."""
+    """The folder through which host and offload worker exchange batches cannot be used."""
 
 
 class BadPreparedBatch(HeadraceError, ValueError):

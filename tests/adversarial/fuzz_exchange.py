@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forged exchange folders: one side publishes what a seed has changed, under right checksums, and the other reads it.
 
-`near`: a host reads the cell, the batches and the plan of a near worker that lies. `host`: a near worker that serves a
-sound rank finds others whose recipes, rows and cells lie; the sound rank is served all the same.
+`near`: a host reads the cell, the batches and the plan of an offload worker that lies. `host`: an offload worker that
+serves a sound rank finds others whose recipes, rows and cells lie; the sound rank is served all the same.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.adversarial.fuzz_forgeries import EDGES, hex_sum, mutate, mutate_json
 
 import headrace
 from headrace.errors import BadPreparedBatch, ExchangeError
-from headrace.prongs import BatchName, HostExchange, Stretch
-from headrace.prongs.worker import NearWorker
+from headrace.offload import BatchName, HostExchange, Stretch
+from headrace.offload.worker import OffloadWorker
 
 KINDS = ("near", "host")
 SAMPLES, BATCH = 24, 4
@@ -60,10 +60,10 @@ def opened(sound: Path, folder: Path, kind: str) -> Iterator[NearForgeries | Hos
 
 
 class working:  # noqa: N801 - a context manager, as those of contextlib
-    """A near worker in a thread."""
+    """An offload worker in a thread."""
 
     def __init__(self, dataset: Path, exchange: Path) -> None:
-        self._worker = NearWorker(dataset, exchange, threads=1, ahead_bytes=1 << 24)
+        self._worker = OffloadWorker(dataset, exchange, threads=1, ahead_bytes=1 << 24)
         self._raised: list[BaseException] = []
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -86,7 +86,7 @@ class working:  # noqa: N801 - a context manager, as those of contextlib
         self._worker.stop()
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
-            raise TimeoutError("the near worker does not stop")
+            raise TimeoutError("the offload worker does not stop")
 
     def __exit__(self, *_: object) -> None:
         self.end()
@@ -170,7 +170,7 @@ def put(path: Path, content: bytes, rng: random.Random) -> None:
 
 
 class NearForgeries:
-    """A host, and a near worker's files that lie."""
+    """A host, and an offload worker's files that lie."""
 
     def __init__(self, exchange: Path, host: HostExchange) -> None:
         self._host, self._run = host, exchange / "run"
@@ -204,7 +204,7 @@ class NearForgeries:
 
 
 class HostForgeries:
-    """A near worker, a sound rank, and ranks that lie."""
+    """An offload worker, a sound rank, and ranks that lie."""
 
     def __init__(self, exchange: Path, host: HostExchange, worker: working) -> None:
         self._host, self._worker, self._exchange = host, worker, exchange

@@ -240,7 +240,7 @@ def test_memory_ends_the_matter_if_all_of_it_fits():
     assert "cache" not in offered(too_large)
 
 
-def test_the_near_prongs_rate_adds_to_the_hosts_while_the_cores_bind():
+def test_the_offload_workers_rate_adds_to_the_hosts_while_the_cores_are_the_bottleneck():
     dataset = Source(kind="dataset", name="photos.hr")
     host = judge(decode_bound(source=dataset)).rate
     near = NearProng(rate=host / 4)

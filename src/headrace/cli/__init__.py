@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import build, decode, encode, env, extract, info, inspect, near, plan, profile, size, verify
+from headrace.cli import build, decode, encode, env, extract, info, inspect, offload, plan, profile, size, verify
 
 __all__ = ["app", "main"]
 
@@ -27,7 +27,7 @@ app.command()(info.info)
 app.command()(verify.verify)
 app.command()(extract.extract)
 app.command()(profile.profile)
-app.command()(near.near)
+app.command()(offload.offload)
 app.command()(plan.plan)
 app.command()(size.size)
 app.command()(env.env)

@@ -4,6 +4,7 @@
 from headrace.loader._environment import cores, decoders, devices
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
+from headrace.loader._pixel_maker import PixelMaker
 from headrace.loader.batch._stats import BusySeconds, FormatStats, LoaderStats, SampleError
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Loader",
     "LoaderIterator",
     "LoaderStats",
+    "PixelMaker",
     "SampleError",
     "compiled_transform",
     "cores",

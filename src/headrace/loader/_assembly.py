@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace import transforms
 from headrace.loader._feed import Feed, InlineFeed, ThreadFeed
-from headrace.loader._options import Near, Options
+from headrace.loader._options import Options
 from headrace.loader._pipeline import HostSupply, Pipeline, Supply
 from headrace.loader._plan import planned_figures
 from headrace.loader._recipe import make_recipe
@@ -29,10 +29,8 @@ from headrace.loader.order._order import EpochBatches, EpochPlan, Order
 from headrace.loader.order._ranks import Ranks
 from headrace.loader.order._weights import WeightedOrder
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
+from headrace.loader.supply import EpochStart, EpochSupplier, SupplyContext, SupplyProvider
 from headrace.records import Dataset
-
-if TYPE_CHECKING:
-    from headrace.loader._prongs import Prongs
 
 
 class Assembly:
@@ -47,7 +45,7 @@ class Assembly:
         shuffle: bool,
         weights: npt.ArrayLike | None,
         transform: Any,
-        near: Near | None = None,
+        provider: SupplyProvider | None = None,
     ) -> None:
         self._dataset, self._options = dataset, options
         self.compiled = transforms.compile(
@@ -83,7 +81,8 @@ class Assembly:
             meters=self._meters,
             beside=lambda: transfer.delivering() if choice.place(transfer) == "device" else nullcontext(),
         )
-        self._prongs = None if near is None else self._make_prongs(near, weighted=chances is not None)
+        weighted = chances is not None
+        self._supplier = None if provider is None else self._open_supplier(provider, weighted=weighted)
         self.workshop = Workshop(
             lambda: (
                 _make_device_source(dataset, compiled, seed, options, transfer)
@@ -92,7 +91,7 @@ class Assembly:
             ),
             self._finisher.callables,
             self._transfer,
-            self._prongs,
+            self._supplier,
         )
 
     @property
@@ -100,23 +99,20 @@ class Assembly:
         """Where images are decoded; the first answer may wait for a self-test of the device."""
         return self._choice.place(self._transfer)
 
-    def _make_prongs(self, near: Near, *, weighted: bool) -> Prongs:
-        from headrace.loader._prongs import Prongs  # noqa: PLC0415 - rarely asked for
-        from headrace.loader._prongs_shapes import BatchShapes  # noqa: PLC0415
-
+    def _open_supplier(self, provider: SupplyProvider, *, weighted: bool) -> EpochSupplier:
         options = self._options
-        fields = pixel_fields(self._dataset, options.fields)
-        prongs = Prongs(
-            near,
-            fields=fields,
-            shapes=BatchShapes(self._dataset, fields, self.compiled),
-            rows=self._dataset.rows,
-            options=options,
-            meters=self._meters,
+        return provider.open_supplier(
+            SupplyContext(
+                dataset=self._dataset,
+                fields=pixel_fields(self._dataset, options.fields),
+                compiled=self.compiled,
+                meters=self._meters,
+                batches_ahead=options.batches_ahead,
+                threads=options.threads,
+                pinned=options.pin_memory or (options.device or "").startswith("cuda"),
+                weighted=weighted,
+            )
         )
-        if weighted:
-            prongs.refuse("weights: the near worker does not have them")
-        return prongs
 
     def plan(self, ranks: Ranks, start: int = 0, stop: int | None = None) -> EpochPlan:
         """Divide an epoch among ranks, from a sample on, and up to those that came from its tail."""
@@ -138,7 +134,7 @@ class Assembly:
         """Begin with an epoch's batches; what comes second tells the state after so many of them."""
         self._transfer.find_device()
         source = self.workshop.source
-        supply, state_after = self._two_prongs(plan, begun, source) or (None, None)
+        supply, state_after = self._start_supply(plan, begun, source) or (None, None)
         if supply is None or state_after is None:
             batches = EpochBatches(self._order, plan, begun.epoch)
             supply = HostSupply(batches, self._dataset.gather, source, ahead=self._options.batches_ahead)
@@ -148,20 +144,23 @@ class Assembly:
         feed = self.workshop.use(ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline))
         return feed, state_after
 
-    def _two_prongs(
+    def _start_supply(
         self, plan: EpochPlan, begun: LoaderState, source: PixelSource
     ) -> tuple[Supply, Callable[[int], LoaderState]] | None:
-        if self._prongs is None:
+        if self._supplier is None:
             return None
-        recipe = make_recipe(self._options, self.compiled, self.first_state, world_size=plan.world_size, functions=True)
         order = self._order
-        return self._prongs.start(
-            begun,
-            plan,
-            recipe,
-            lambda descending: EpochBatches(order, plan, begun.epoch, descending=descending),
-            self._dataset.gather,
-            source,
+        return self._supplier.start(
+            EpochStart(
+                state=begun,
+                plan=plan,
+                recipe=make_recipe(
+                    self._options, self.compiled, self.first_state, world_size=plan.world_size, functions=True
+                ),
+                make_batches=lambda descending: EpochBatches(order, plan, begun.epoch, descending=descending),
+                gather=self._dataset.gather,
+                source=source,
+            )
         )
 
     def limit_storage(self, rate: float | None) -> None:
@@ -181,7 +180,7 @@ class Assembly:
             transfer_seconds=self._transfer.seconds,
             ready=ready,
             plan=planned_figures(self._options.plan),
-            offload=None if self._prongs is None else self._prongs.stats(engine),
+            offload=None if self._supplier is None else self._supplier.stats(engine),
         )
 
 

@@ -29,7 +29,6 @@ from headrace.loader._options import (
     check_torch_words,
     chosen_fields,
     dtype_name,
-    near_prong,
     worker_count,
 )
 from headrace.loader._place import Place
@@ -39,7 +38,7 @@ from headrace.loader._state import LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.order._keys import check_seed
 from headrace.loader.order._ranks import Ranks, find_ranks
-from headrace.prongs._strategy import Strategy
+from headrace.loader.supply import SupplyProvider, find_provider
 from headrace.records import Dataset, open_dataset
 from headrace.transforms import Compiled
 
@@ -93,10 +92,9 @@ class Loader:
             `ImageTooLarge`. A crop of a format that can decode regions counts as its own pixels.
         approximate_jpeg: Let the decoder scale JPEGs down by powers of two before the resize, which is faster and
             changes the pixels.
-        near: A folder through which a near worker (`headrace near`) gives prepared batches from the tail of the epoch.
-            The batches are the same, in another order; without a near worker everything goes on.
-        strategy: How they are taken: `"paced"` and `"mte"` in an order that can be repeated, `"wrr"` as they come; or
-            an object of `headrace.prongs`, with plans that were recorded.
+        offload: An exchange folder, through which an offload worker (`headrace offload`) gives prepared batches from
+            the tail of the epoch; or a `headrace.offload.Offload`, which also has the strategy by which they are taken.
+            The batches are the same, in another order. Without an offload worker the loader makes all of them.
         torch_words: Arguments of PyTorch's DataLoader that have no meaning here are ignored if they do no harm
             (`persistent_workers`, `timeout`, …), and otherwise an error that says what to write.
 
@@ -133,8 +131,7 @@ class Loader:
         plan: Mapping[str, Any] | str | PathLike[str] | None = None,
         max_pixels: int = MAX_PIXELS,
         approximate_jpeg: bool = False,
-        near: str | PathLike[str] | None = None,
-        strategy: str | Strategy = "paced",
+        offload: str | PathLike[str] | SupplyProvider | None = None,
         **torch_words: Any,
     ) -> None:
         if torch_words:
@@ -142,7 +139,7 @@ class Loader:
         workers = worker_count(num_workers)
         if workers == 0 and decode == "auto":
             decode = "cpu"  # decoding on a device needs a thread
-        prong, decode = near_prong(near, strategy, decode)
+        provider, decode = find_provider(offload, decode)
         opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
         self.dataset = opened if indices is None else opened.select(indices)
         self.seed = check_seed(opened.seed if seed is None else seed)
@@ -173,7 +170,7 @@ class Loader:
             "shuffle": bool(shuffle),
             "weights": weights,
             "transform": opened.transform if transform is None else transform,
-            "near": prong,
+            "provider": provider,
         }
         self._assemble()
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import difflib
 import operator
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from headrace.formats import MAX_PIXELS
-from headrace.prongs._strategies import find_strategy
-from headrace.prongs._strategy import Strategy
 from headrace.records import Dataset
 from headrace.units import usable_cores
 
@@ -100,25 +96,6 @@ _CHOICES = {
     "color": Color,
     "decode": Decode,
 }
-
-
-class Near(NamedTuple):
-    """Where prepared batches come from, and the strategy by which they are taken."""
-
-    path: str
-    strategy: Strategy
-
-
-def near_prong(
-    near: str | PathLike[str] | None, strategy: str | Strategy, decode: Decode
-) -> tuple[Near | None, Decode]:
-    """Check what is asked of the near prong; with one, images are decoded by the CPU, as the near worker does it."""
-    found = find_strategy(strategy)
-    if near is None:
-        return None, decode
-    if decode == "device":
-        raise ValueError("decode='device' and near: prepared batches come decoded, by a CPU; give one of the two")
-    return Near(os.fspath(near), found), "cpu"
 
 
 def at_least(name: str, value: Any, least: int) -> int:

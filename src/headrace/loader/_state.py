@@ -8,14 +8,14 @@
 indices and the weights by a digest. All members but the first four say what the order depends on: a state can go on
 only where they are the same.
 
-With a near prong, `samples` counts from the head of the epoch and version 2 has two members more:
+With an offload worker, `samples` counts from the head of the epoch and version 2 has two members more:
 
     {"version": 2, …, "tail": 12800, "prongs": {"strategy": "paced", "stride": 256, "pattern": {…}, "order": null}}
 
 `tail` counts what was yielded from the end of the epoch, so that what remains is one stretch, which any loader can go
-on with: with another batch size, world size or strategy, and without a near prong. `prongs` says how the strategy went
-on from here: the pattern of the slots that remain, for global batches of `stride` samples; and for `wrr`, which has
-none, the order so far in batches: so many of the host's, so many of the near prong's, and so on.
+on with: with another batch size, world size or strategy, and without an offload worker. `prongs` says how the strategy
+went on from here: the pattern of the slots that remain, for global batches of `stride` samples; and for `wrr`, which
+has none, the order so far in batches: so many of the host's, so many of the offload worker's, and so on.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LoaderState:
         return self.length - self.tail
 
     def to_json(self) -> dict[str, Any]:
-        """Write it down; what never had a near prong as version 1, which older readers know."""
+        """Write it down; what never had an offload worker as version 1, which older readers know."""
         members = asdict(self)
         if self.tail or self.prongs is not None:
             return {"headrace": _KIND, "version": VERSION, **members}

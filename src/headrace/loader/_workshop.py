@@ -36,9 +36,9 @@ class Workshop:
         make_source: Callable[[], PixelSource],
         callables: SampleCallables,
         transfer: Transfer,
-        prongs: Closable | None = None,
+        supplier: Closable | None = None,
     ) -> None:
-        self._make_source, self._callables, self._transfer, self._prongs = make_source, callables, transfer, prongs
+        self._make_source, self._callables, self._transfer, self._supplier = make_source, callables, transfer, supplier
         self._source: PixelSource | None = None
         self._feed: Feed | None = None
         self._totals = EngineTotals()
@@ -88,8 +88,8 @@ class Workshop:
             source.close()
         self._callables.close()
         self._transfer.close()
-        if self._prongs is not None:
-            self._prongs.close()
+        if self._supplier is not None:
+            self._supplier.close()
 
     def drop(self) -> None:
         """Let everything end by itself and wait for nothing: for finalizers, which must not (see `_wait`)."""
@@ -100,8 +100,8 @@ class Workshop:
             self._feed.stop()
         self._feed = self._source = None
         self._callables.drop()
-        if self._prongs is not None:
-            self._prongs.drop()
+        if self._supplier is not None:
+            self._supplier.drop()
 
 
 _open: weakref.WeakSet[Workshop] = weakref.WeakSet()

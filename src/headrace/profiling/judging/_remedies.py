@@ -195,7 +195,7 @@ def _cache(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
 
 
 def _near(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
-    """Add the rate of a second prong to that of the host's cores; of use only while they bind."""
+    """Add the rate of an offload worker to that of the host's cores; useful only while they are the bottleneck."""
     host = now.places.get("cores")
     if host is None or next(iter(now.places)) != "cores":
         return
@@ -210,13 +210,13 @@ def _near(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     exchange = "exchange" if path is None else f"{path.rstrip('/').removesuffix('.hr')}.exchange"
     yield offer(
         "near",
-        "prepare batches near the storage as well",
+        "prepare batches with an offload worker as well",
         now.scaled((1 / host) / (1 / host + rate), "cores").rate,
         now=now,
         command=""
         if path is None
-        else command_line("mkdir", ("-p",), exchange) + "\n" + command_line("headrace", "near", path, exchange),
-        code=f"near={exchange!r}",
+        else command_line("mkdir", ("-p",), exchange) + "\n" + command_line("headrace", "offload", path, exchange),
+        code=f"offload={exchange!r}",
         why=why,
         at_most=measurements.near is None,
     )

@@ -145,7 +145,7 @@ def _measured(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[st
             if raw and records:
                 yield f"files | records, {name}", f"{number_text(raw)} | {rate_text(records)}, {records / raw:.1f} x"
     if measurements.near is not None:
-        yield "near prong", rate_text(measurements.near.rate)
+        yield "offload worker", rate_text(measurements.near.rate)
     grid = measurements.what_if
     if grid is not None:
         yield from ((f"what if, step {seconds_text(best.step)}", best_words(best, grid)) for best in grid.best)

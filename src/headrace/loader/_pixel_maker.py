@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pixels of any batch of a recipe, for processes that prepare batches for a loader."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import LoaderError
+from headrace.loader._loader import Loader
+from headrace.loader.batch._finish import pixel_fields
+from headrace.loader.order._order import EpochBatches
+from headrace.loader.order._ranks import Ranks
+from headrace.loader.pixels._engine import PixelBatch, Rows, Stack
+from headrace.loader.pixels._errors import _take
+from headrace.records import Dataset
+from headrace.transforms import Compiled, Recipe
+
+# Stretches of epochs that are remembered. Making one again takes microseconds.
+_MAX_STRETCHES = 64
+
+
+class PixelMaker:
+    """Makes batches of pixels that are bit-identical to those of the loader with the same recipe.
+
+    For one thread at a time.
+    """
+
+    def __init__(
+        self, dataset: Dataset, recipe: Recipe, *, threads: int = 1, rows: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        """Open it for a dataset. `rows` is the loader's selection of samples; None means all.
+
+        Raises:
+            LoaderError: The dataset or the selection is not the recipe's.
+
+        """
+        self.recipe = recipe
+        self._loader = Loader(
+            dataset,
+            batch_size=recipe.batch_size,
+            shuffle=recipe.shuffle,
+            seed=recipe.seed,
+            drop_last=recipe.drop_last,
+            transform=recipe.transforms,
+            fields=recipe.fields,
+            indices=rows,
+            num_workers=threads,
+            output="numpy",
+            rank=0,
+            world_size=recipe.world_size,
+            dtype=recipe.dtype,
+            layout=recipe.layout,  # type: ignore[arg-type]
+            color=recipe.color,  # type: ignore[arg-type]
+            min_area=recipe.min_area,
+            approximate_jpeg=recipe.approximate_jpeg,
+        )
+        self._parts = self._loader._parts  # noqa: SLF001 - both belong to this package
+        ours = self._loader.recipe
+        for name in ("fingerprint", "selection"):
+            if ours[name] != getattr(recipe, name):
+                self.close()
+                raise LoaderError(
+                    f"the {name} of {dataset.path} must be the recipe's, {getattr(recipe, name)}; found {ours[name]}: "
+                    f"give the offload worker the dataset that the loader has"
+                )
+        self.fields = pixel_fields(self.dataset, recipe.fields)
+        self._stretches: dict[tuple[int, int, int, int], EpochBatches] = {}
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset, or the selection of its rows."""
+        return self._loader.dataset
+
+    @property
+    def compiled(self) -> Compiled:
+        """The recipe's transforms."""
+        return self._parts.compiled
+
+    def batch_count(self, *, epoch: int, rank: int, start: int, stop: int) -> int:
+        """Return the number of batches in a rank's share of samples [start, stop) of an epoch."""
+        return len(self._batches(epoch, rank, start, stop))
+
+    def rows(self, number: int, *, epoch: int, rank: int, start: int, stop: int) -> Rows:
+        """Return the rows of one of these batches. IndexError if there is no such batch."""
+        positions, _ = self._batches(epoch, rank, start, stop).batch(number)
+        return self.dataset.gather.rows(positions)
+
+    def submit(self, rows: Rows, epoch: int) -> PixelBatch:
+        """Let the threads begin with a batch; returns at once."""
+        return self._parts.workshop.source.submit(rows, epoch)
+
+    def take(self, batch: PixelBatch) -> dict[str, Stack]:
+        """Return the pixels of a batch that is done, by field."""
+        return dict(zip(self.fields, _take(batch), strict=True))
+
+    def _batches(self, epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
+        key = (epoch, rank, start, stop)
+        if key not in self._stretches:
+            if len(self._stretches) >= _MAX_STRETCHES:
+                self._stretches.clear()
+            ranks = Ranks(rank, self.recipe.world_size)
+            self._stretches[key] = self._parts.batches(ranks, epoch, start, stop)
+        return self._stretches[key]
+
+    def close(self) -> None:
+        """End the threads."""
+        self._loader.close()

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offloading: offload workers prepare batches from the tail of the epoch while the host works from its head."""
+
+from headrace.errors import BadPreparedBatch, ExchangeError
+from headrace.offload._offload import Offload
+from headrace.offload.exchange import BatchName, Heartbeat, HostExchange, PreparedBatch, Stretch
+from headrace.offload.strategies import Mte, Paced, Pattern, Strategy, Wrr
+
+__all__ = [
+    "BadPreparedBatch",
+    "BatchName",
+    "ExchangeError",
+    "Heartbeat",
+    "HostExchange",
+    "Mte",
+    "Offload",
+    "Paced",
+    "Pattern",
+    "PreparedBatch",
+    "Strategy",
+    "Stretch",
+    "Wrr",
+]
