@@ -240,6 +240,17 @@ void check_pixels(const Dataset& dataset, const Request& request, const Batch& b
   }
 }
 
+// From /proc: getrusage also counts the process that started this one, up to its exec.
+long peak_kilobytes() {
+  long kilobytes = 0;
+  char line[256];
+  std::FILE* status = std::fopen("/proc/self/status", "r");
+  while (status != nullptr && std::fgets(line, sizeof line, status) != nullptr)
+    if (std::sscanf(line, "VmHWM: %ld", &kilobytes) == 1) break;
+  if (status != nullptr) std::fclose(status);
+  return kilobytes;
+}
+
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -269,9 +280,7 @@ void run(Bytes input) {
     check_places(*batch, f);
     check_pixels(dataset, request, *batch, f);
   }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  require(usage.ru_maxrss < kMaxKilobytes, "a process stays below 1 GB");
+  require(peak_kilobytes() < kMaxKilobytes, "a process stays below 1 GB");
 }
 
 }  // namespace

@@ -24,12 +24,12 @@ def test_demo_loads_a_folder_and_skips_what_is_no_image(root, tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert "skipped broken.png" in done.stdout
-    assert "the pixels of 3 of 3 that were compared are Pillow's" in done.stdout
+    assert "compared 3 images with Pillow: 3 have the same pixels" in done.stdout
     assert "2 epochs of 3 images" in done.stdout
     assert "headrace.Loader" in done.stdout
 
 
-@pytest.mark.parametrize(("folder", "told"), [("missing", "is not a folder"), ("", "no image here")])
+@pytest.mark.parametrize(("folder", "told"), [("missing", "is not a folder"), ("", "found none")])
 def test_demo_says_what_to_do_when_there_is_nothing_to_show(root, tmp_path, monkeypatch, folder, told):
     monkeypatch.setattr(sys, "argv", ["demo.py", str(tmp_path / folder)])
     with pytest.raises(SystemExit, match=told):
