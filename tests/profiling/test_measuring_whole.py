@@ -223,7 +223,8 @@ def test_what_cannot_be_profiled_says_so(subject, options, message):
 
 def test_our_loader_says_where_its_own_options_are(dataset):
     with headrace.Loader(dataset, output="numpy") as loader:
-        for options, hint in (({"cold": True}, "direct_io=True"), ({"emulate": "storage=1MB/s"}, "profile its dataset")):
+        hints = (({"cold": True}, "direct_io=True"), ({"emulate": "storage=1MB/s"}, "profile its dataset"))
+        for options, hint in hints:
             with pytest.raises(ProfileError, match=hint):
                 headrace.profile(loader, **options)
 
