@@ -22,6 +22,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 OTHER_PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "spec").glob("*.md"))]
 
 HOW_TOS = sorted((DOCS / "how-to").glob("*.md"))
+# A thread of PyTorch's gloo may abort a process that is ending, without Headrace too; such a run is repeated once.
+GLOO_ABORT = "terminate called without an active exception"
 COMMANDS = {"headrace": "headrace", "torchrun": "torch.distributed.run"}
 
 
@@ -63,15 +65,20 @@ def a_users_environment(path_with_commands):
 def test_the_code_of_a_page_runs(page, tmp_path, a_users_environment):
     if page in HOW_TOS and importlib.util.find_spec("torch") is None:
         pytest.skip("how-tos are for users of PyTorch, which is not installed")
-    result = subprocess.run(
-        [sys.executable, "-c", script(page)],
-        cwd=tmp_path,
-        env=a_users_environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    for attempt in ("first", "second"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        result = subprocess.run(
+            [sys.executable, "-c", script(page)],
+            cwd=folder,
+            env=a_users_environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        if GLOO_ABORT not in result.stderr:
+            break
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
 
 
