@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan demo peers clean
+.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -96,8 +96,14 @@ tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S cpp/tests -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Release \
 	  -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DHEADRACE_SANITIZE=thread >/dev/null
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/tsan --parallel $(JOBS) --target pool claims engine stress
-	for test in pool claims engine "stress $(or $(SECONDS),60)"; do \
+	for test in pool scheduler engine "stress $(or $(SECONDS),60)"; do \
 	  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/tsan/tests/$$test || exit 1; done
+
+# The analysis is clang's; other compilers ignore the annotations (cpp/src/thread_safety.h).
+locks:  ## Check with clang, if it is installed, that the core locks what it guards
+	for file in cpp/src/*.cpp cpp/src/device/*.cpp cpp/src/loading/*.cpp; do case $$file in *target_*) continue;; esac; \
+	  clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -Icpp/include -Icpp/src \
+	    -DHEADRACE_HAS_JPEG=0 $$file || exit 1; done
 
 demo: setup $(VENV)/.torch  ## Load PNGs with Headrace and with PyTorch's DataLoader; IMAGES=folder uses your own images
 	$(BIN)/python examples/demo.py $(IMAGES)

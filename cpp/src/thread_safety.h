@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mutex that clang's thread safety analysis understands: `make thread-safety` fails if guarded data is used unlocked.
+// A mutex that clang's thread safety analysis understands: `make locks` fails if guarded data is used unlocked.
 //
 // The standard library's mutex has no annotations in libstdc++, so the core uses these thin wrappers. Other compilers
 // see empty macros; the code that they generate is that of std::mutex.
