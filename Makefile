@@ -95,7 +95,7 @@ fuzz: setup  ## Fuzz codec, engine, datasets and exchange under ASan and UBSan, 
 tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S cpp/tests -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Release \
 	  -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DHEADRACE_SANITIZE=thread >/dev/null
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/tsan --parallel $(JOBS) --target pool claims engine stress
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/tsan --parallel $(JOBS) --target pool scheduler engine stress
 	for test in pool scheduler engine "stress $(or $(SECONDS),60)"; do \
 	  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/tsan/tests/$$test || exit 1; done
 
