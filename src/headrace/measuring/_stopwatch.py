@@ -14,7 +14,7 @@ from typing import Any
 
 REPEATS = 3
 # Below this a repeat says more about the scheduler than about the work.
-LEAST_SECONDS = 0.02
+MIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ def timed(
     """
     for number in range(min(workers, count)):
         work(number)  # imports, buffers, and page faults of the first time
-    slot = max(LEAST_SECONDS, seconds / repeats)
+    slot = max(MIN_SECONDS, seconds / repeats)
     return max((_once(work, count, workers, slot) for _ in range(repeats)), key=lambda timing: timing.rate)
 
 

@@ -17,7 +17,7 @@ from headrace.planning._cost import PLACES, Calibration, Cost, Place
 from headrace.planning._documents import Document, finite, read_json, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import Prediction, loads, predict_costs, trainer_seconds
-from headrace.planning._search import LEAST_SHARE, Mixture, Problem, search, search_thrifty, worth_its_size
+from headrace.planning._search import MIN_SHARE, Mixture, Problem, search, search_thrifty, worth_its_size
 from headrace.units import bytes_text
 
 PLAN_VERSION = 1
@@ -216,7 +216,7 @@ def _in_two(problem: Problem) -> Mixture:
     found = search(problem)
     assert found is not None  # no budget
     shares = {cost.format: x for cost, x in zip(found.costs, found.shares, strict=True)}
-    x = min(max(shares.get(first.format, 0.0), LEAST_SHARE), 1 - LEAST_SHARE)
+    x = min(max(shares.get(first.format, 0.0), MIN_SHARE), 1 - MIN_SHARE)
     return Mixture((first, second), (round(x, 4), round(1 - x, 4)), found.time)
 
 

@@ -28,7 +28,7 @@ from headrace.errors import MissingExtra
 from headrace.planning._cost import Cost
 
 MARGIN = 0.10
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 """Smaller shares are not worth a format."""
 WORTH = 0.03
 """What another format must bring: less would drown in the errors of a prediction."""
@@ -123,7 +123,7 @@ def _search_places(problem: Problem) -> Mixture | None:
     every = _solve(problem)
     if every is None:
         return None
-    kept = [k for k, share in enumerate(every) if share >= LEAST_SHARE]
+    kept = [k for k, share in enumerate(every) if share >= MIN_SHARE]
     candidates: list[list[int]] = [[k] for k in range(len(problem.costs))]
     if len(kept) > 2:
         candidates += [list(pair) for pair in itertools.combinations(kept, 2)]
@@ -151,7 +151,7 @@ def _mixture(problem: Problem) -> Mixture | None:
         if problem.stored[0] > problem.most_bytes * (1 + _SAME):
             return None
         return Mixture(problem.costs, (1.0,), problem.time(np.ones(1)))
-    shares = _solve(problem, least_share=LEAST_SHARE)
+    shares = _solve(problem, least_share=MIN_SHARE)
     if shares is None:
         return None
     rounded = _round(shares, problem.stored)

@@ -5,7 +5,7 @@
     decode              decode 1  decode 2  decode 3       waits for the copy of its own batch
     deliver                       labels 1  labels 2       what comes last; has the event that the trainer waits for
 
-A stream runs its work in order and waits for another stream only where it is told to. So the copy of one batch overlaps
+A stream runs its work in order and waits for another stream only at an event. So the copy of one batch overlaps
 the decoding of the one before it, and a batch that is decoded does not wait for those behind it.
 """
 

@@ -43,7 +43,7 @@ _MAX_ROWS_HEADER = 1 << 12
 
 
 class Gone(Exception):
-    """The rank's folder was removed, taken over by another offload worker or made anew by another host."""
+    """The rank's folder was removed, taken over by another offload worker or made again by another host."""
 
 
 class WorkerRank:

@@ -13,12 +13,12 @@ from headrace.offload.host._reader import PreparedBatches
 Fate: TypeAlias = Literal["near", "late", "lost", "bad"]
 
 MOST_SECONDS = 30.0
-LEAST_SECONDS = 0.5
+MIN_SECONDS = 0.5
 
 
 def bound_seconds(near_seconds: float | None) -> float:
     """How long a prepared batch is waited for at its slot: twice the time it takes, but 0.5 s to 30 s."""
-    return min(MOST_SECONDS, max(LEAST_SECONDS, 2 * (near_seconds or 0.0)))
+    return min(MOST_SECONDS, max(MIN_SECONDS, 2 * (near_seconds or 0.0)))
 
 
 class PreparedPixels:

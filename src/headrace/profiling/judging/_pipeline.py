@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from headrace.profiling._measurements import Measurements, Place, Rate, Stage
 
-LEAST_SECONDS = 1e-300
+MIN_SECONDS = 1e-300
 """What takes less takes nothing: its ceiling would not be a number."""
 CACHED_SHARE = 0.8
 """Of the memory that the page cache may have: a source larger than this is read from storage in every epoch."""
@@ -83,7 +83,7 @@ class Pipeline:
         )
 
     def plus(self, loads: Iterable[Load]) -> Pipeline:
-        return Pipeline((*self.loads, *(load for load in loads if load.seconds > LEAST_SECONDS)))
+        return Pipeline((*self.loads, *(load for load in loads if load.seconds > MIN_SECONDS)))
 
     def scaled(self, factor: float, place: Place | None = None) -> Pipeline:
         """Multiply the seconds of one place, or of all."""

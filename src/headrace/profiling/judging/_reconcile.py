@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.profiling._measurements import Differential, Measurements
-from headrace.profiling.judging._pipeline import LEAST_SECONDS, Load, Pipeline, stage_pipeline, worker_count
+from headrace.profiling.judging._pipeline import MIN_SECONDS, Load, Pipeline, stage_pipeline, worker_count
 from headrace.profiling.judging._rates import Rates, rates_of
 
 BUSY = 0.85
@@ -125,7 +125,7 @@ def _no_slower(whole: Pipeline, seconds: float) -> Pipeline:
         own = step if load.place == "trainer" else 0.0
         return replace(load, seconds=load.seconds * max(0.0, seconds - own) / (places[load.place] - own))
 
-    return Pipeline(tuple(load for load in map(fitting, whole.loads) if load.seconds > LEAST_SECONDS))
+    return Pipeline(tuple(load for load in map(fitting, whole.loads) if load.seconds > MIN_SECONDS))
 
 
 def _slowdown(whole: Pipeline, seconds: float) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.measuring import NoiseMonitor
 
-LEAST_SECONDS = 0.1
+MIN_SECONDS = 0.1
 """For a measurement, however little time is left."""
 
 
@@ -130,7 +130,7 @@ class Course:
         remaining = sum(other.weight for other in self._phases[self._number :])
         try:
             with nullcontext() if self.watch is None else self.watch.during(phase.name):
-                line = phase.work(max(LEAST_SECONDS, self.left * phase.weight / remaining))
+                line = phase.work(max(MIN_SECONDS, self.left * phase.weight / remaining))
         except OutOfTime:
             self._leave_out(phase, f"there was not enough time for: {phase.name}")
         except Exception as error:
