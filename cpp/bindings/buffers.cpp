@@ -90,7 +90,7 @@ Buffer borrow_bytes(nb::handle data, std::ptrdiff_t index) {
   if (buffer.acquire(data, PyBUF_SIMPLE)) return buffer;
   std::string where = index == kNoIndex ? std::string() : "image " + std::to_string(index) + ": ";
   if (!PyObject_CheckBuffer(data.ptr())) {
-    raise_type_error(where + "an encoded image is bytes, a memoryview, an mmap or another buffer, not " +
+    raise_type_error(where + "an encoded image must be bytes, a memoryview, an mmap or another buffer; got " +
                      class_name(data) + "; read a file with pathlib.Path(name).read_bytes()");
   }
   raise_type_error(where + "the buffer of an encoded image must be contiguous; pass bytes(data)");
@@ -98,7 +98,7 @@ Buffer borrow_bytes(nb::handle data, std::ptrdiff_t index) {
 
 Pixels borrow_pixels(nb::handle image, Buffer& buffer) {
   if (!buffer.acquire(image, PyBUF_RECORDS_RO)) {
-    raise_type_error(std::string("an image is an array, not ") + class_name(image));
+    raise_type_error(std::string("an image must be an array; got ") + class_name(image));
   }
   const Py_buffer& view = buffer.view();
   const char format = scalar_format(view);
@@ -129,7 +129,7 @@ Buffer borrow_output(nb::handle out) {
   Buffer buffer;
   if (buffer.acquire(out, PyBUF_RECORDS)) return buffer;
   if (!PyObject_CheckBuffer(out.ptr())) {
-    raise_type_error(std::string("out must be a NumPy array, not ") + class_name(out) +
+    raise_type_error(std::string("out must be a NumPy array; got ") + class_name(out) +
                      "; of a torch tensor on the CPU, pass tensor.numpy()");
   }
   raise_error("InvalidOutput", "out is read-only; pass an array that can be written to");
@@ -172,7 +172,7 @@ nb::object allocate_output(const ImageHeader& header, const Region& region, Buff
   PyObject* arguments[] = {shape.ptr(), dtype};
   nb::object array = nb::steal(PyObject_Vectorcall(numpy.empty, arguments, 2, nullptr));
   if (!array.is_valid()) throw nb::python_error();
-  if (!buffer.acquire(array, PyBUF_WRITABLE)) throw nb::type_error("numpy.empty gave something else than an array");
+  if (!buffer.acquire(array, PyBUF_WRITABLE)) throw nb::type_error("numpy.empty did not return an array");
   return array;
 }
 

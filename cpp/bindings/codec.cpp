@@ -25,7 +25,7 @@ Mode parse_mode(nb::handle name) {
     if (PyUnicode_CompareWithASCIIString(name.ptr(), "fast") == 0) return Mode::fast;
     if (PyUnicode_CompareWithASCIIString(name.ptr(), "dense") == 0) return Mode::dense;
   }
-  throw nb::value_error((std::string("mode is 'fast' or 'dense', not ") + nb::repr(name).c_str()).c_str());
+  throw nb::value_error((std::string("mode must be 'fast' or 'dense'; got ") + nb::repr(name).c_str()).c_str());
 }
 
 // A whole number from 0 to 2^63 - 1; larger ones count as that.
@@ -33,7 +33,7 @@ std::uint64_t parse_count(nb::handle number, const char* name) {
   const nb::object integer = nb::steal(PyNumber_Index(number.ptr()));
   if (!integer.is_valid()) {
     PyErr_Clear();
-    raise_type_error(std::string(name) + " must be an integer, not " + Py_TYPE(number.ptr())->tp_name);
+    raise_type_error(std::string(name) + " must be an integer; got " + Py_TYPE(number.ptr())->tp_name);
   }
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(integer.ptr(), &overflow);
@@ -66,14 +66,14 @@ Region parse_region(nb::handle region, const ImageHeader& header, std::ptrdiff_t
   const nb::object items = nb::steal(PySequence_Tuple(region.ptr()));
   if (!items.is_valid()) PyErr_Clear();
   if (!items.is_valid() || PyTuple_GET_SIZE(items.ptr()) != 4) {
-    raise_type_error(std::string("region is (top, left, height, width), not ") + nb::repr(region).c_str());
+    raise_type_error(std::string("region must be (top, left, height, width); got ") + nb::repr(region).c_str());
   }
   std::uint32_t values[4];
   for (Py_ssize_t axis = 0; axis < 4; ++axis) {
     const nb::object integer = nb::steal(PyNumber_Index(PyTuple_GET_ITEM(items.ptr(), axis)));
     if (!integer.is_valid()) {
       PyErr_Clear();
-      raise_type_error(std::string("region is four integers, (top, left, height, width), not ") +
+      raise_type_error(std::string("region must be four integers, (top, left, height, width); got ") +
                        nb::repr(region).c_str());
     }
     int overflow = 0;
@@ -241,7 +241,7 @@ bool matches(nb::handle data, nb::handle image) {
   const std::size_t pixel_bytes = std::size_t{pixels.channels} * (pixels.depth / 8);
   if ((pixels.channels > 1 && pixels.channel_stride != static_cast<std::ptrdiff_t>(pixels.depth / 8)) ||
       (pixels.width > 1 && pixels.column_stride != static_cast<std::ptrdiff_t>(pixel_bytes)))
-    throw nb::value_error("the samples of a row must lie side by side");
+    throw nb::value_error("the samples of a row must be contiguous");
   Status status;
   bool same = true;
   {

@@ -16,7 +16,7 @@ namespace {
 
 nb::tuple read_file(int handle, nb::handle memory, bool direct, std::pair<std::size_t, std::size_t> blank) {
   Buffer buffer;
-  if (!buffer.acquire(memory, PyBUF_CONTIG)) throw nb::type_error("memory is a contiguous, writable buffer");
+  if (!buffer.acquire(memory, PyBUF_CONTIG)) throw nb::type_error("memory must be a contiguous, writable buffer");
   const std::span<std::uint8_t> room(static_cast<std::uint8_t*>(buffer.view().buf),
                                      static_cast<std::size_t>(buffer.view().len));
   WholeFile file;

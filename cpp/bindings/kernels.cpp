@@ -69,7 +69,7 @@ std::span<std::uint8_t> borrow_memory(nb::handle memory, Buffer& buffer) {
 }
 
 void check_count(std::size_t found, std::size_t expected) {
-  if (found != expected) throw nb::value_error("there must be a number for each image");
+  if (found != expected) throw nb::value_error("every array must have one entry per image");
 }
 
 [[noreturn]] void raise_region(const Status& status, const device::Wanted& wanted, const std::int64_t asked[4],
@@ -162,7 +162,7 @@ nb::tuple lay_out_scratch(TileTable tiles) {
   for (std::size_t i = 0; i < table.columns; ++i)
     if (!within(device::kTileChannels, i, kMaxChannels) || !within(device::kTileHeightRow, i, kTileHeight) ||
         !within(device::kTileWidthRow, i, kMaxTileWidth))
-      throw nb::value_error("the table has tiles that there cannot be");
+      throw nb::value_error("the table describes tiles that cannot exist");
   std::array<std::vector<std::int32_t>, 3> own, chains;
   device::Scratch used;
   {
@@ -192,7 +192,7 @@ nb::tuple read_pieces(Ints files, Ints offsets, Ints lengths, Ints starts, nb::h
     const auto start = static_cast<std::uint64_t>(starts.data()[i]);
     const auto length = static_cast<std::uint64_t>(lengths.data()[i]);
     if (start > room.size() || length > room.size() - start)
-      throw nb::value_error("a piece does not fit into the memory");
+      throw nb::value_error("every piece must fit into the memory");
     pieces[i] = {static_cast<int>(files.data()[i]), static_cast<std::uint64_t>(offsets.data()[i]), length,
                  room.data() + start, false};
   }
@@ -242,7 +242,7 @@ nb::list wrong_heads(nb::sequence heads, Ints sizes, Lines<4> claims) {
 ResizedAxis checked_axis(const std::int64_t axis[4]) {
   if (axis[0] < 1 || axis[1] < 1 || axis[2] < 0 || axis[3] < 1 || axis[0] > kMaxSide || axis[1] > kMaxSide ||
       axis[2] > axis[1] || axis[3] > axis[1] - axis[2])
-    throw nb::value_error("an axis is empty or too long, or what is wanted of it is not within it");
+    throw nb::value_error("an axis must have 1 to 16777215 samples, and the requested range must lie within it");
   const auto number = [&](int i) { return static_cast<std::uint32_t>(axis[i]); };
   return {number(0), number(1), number(2), number(3), Filter::bilinear, true};
 }
@@ -256,7 +256,7 @@ nb::tuple resize_taps(Lines<5> axes) {
   for (std::size_t i = 0; i < n; ++i) {
     checked[i] = checked_axis(axes.data() + 5 * i);
     const std::int64_t origin = axes.data()[5 * i + 4];
-    if (origin < 0 || origin > kMaxSide) throw nb::value_error("an origin is not within its axis");
+    if (origin < 0 || origin > kMaxSide) throw nb::value_error("an origin must lie within its axis");
     samples += checked[i].count;
   }
   std::vector<std::int32_t> whole(2 * samples);

@@ -35,7 +35,9 @@ struct PyEngine {
   // It may be closed: what it has done can still be told.
   Engine& ours() const {
     if (process != getpid())
-      raise_error("LoaderError", "this engine belongs to the process that was forked; a child needs its own");
+      raise_error("LoaderError",
+                  "this engine belongs to the parent process and does not work after a fork; create a new one in the "
+                  "child process");
     return *engine;
   }
 
@@ -66,7 +68,7 @@ struct PyExternalImage {
 };
 
 void check_rate(double rate) {
-  if (!(rate >= 0)) throw nb::value_error("storage_rate is in bytes a second; 0 is no limit");
+  if (!(rate >= 0)) throw nb::value_error("storage_rate must be >= 0 bytes per second (0 is unlimited)");
 }
 
 // Path, size and last bytes of dataset.json.
@@ -94,7 +96,7 @@ std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards
     engine->engine =
         std::make_shared<Engine>(std::move(list), threads, direct, storage_rate, make_identity(identity), codes);
   } catch (const std::system_error&) {
-    raise_error("LoaderError", "no thread can be started: the system's limit is reached");
+    raise_error("LoaderError", "cannot start a thread: the system limit is reached; raise it or stop other processes");
   }
   return engine;
 }
@@ -108,7 +110,9 @@ const T* column(const nb::dict& columns, const char* name, std::size_t n) {
   const void* data = view.buf;
   // The array outlives the call: the caller's dictionary holds it.
   PyBuffer_Release(&view);
-  if (!fits) throw nb::value_error((std::string("the column ") + name + " has another type or length").c_str());
+  if (!fits)
+    throw nb::value_error(
+        (std::string("the column ") + name + " must have the documented dtype and one entry per sample").c_str());
   return static_cast<const T*>(data);
 }
 
@@ -160,8 +164,8 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
   FieldRequest request;
   request.transform = nb::cast<const Transform&>(field[0]);
   request.views = nb::cast<std::uint16_t>(field[1]);
-  if (request.views == 0) throw nb::value_error("a sample has at least one view");
-  if (n > UINT32_MAX / request.views) throw nb::value_error("a batch has fewer than 2^32 views");
+  if (request.views == 0) throw nb::value_error("views must be >= 1");
+  if (n > UINT32_MAX / request.views) throw nb::value_error("samples x views of a batch must be < 2^32");
   const nb::object columns = field[2];
   if (nb::isinstance<nb::dict>(columns)) {
     request.renditions.push_back(make_renditions(nb::cast<nb::dict>(columns), n));
@@ -169,7 +173,7 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
     for (nb::handle each : columns) request.renditions.push_back(make_renditions(nb::cast<nb::dict>(each), n));
   }
   if (request.renditions.empty() || request.renditions.size() > kMaxRenditions)
-    throw nb::value_error("a sample has 1 to 8 renditions");
+    throw nb::value_error("a sample must have 1 to 8 renditions");
   return request;
 }
 
@@ -177,7 +181,7 @@ PyBatch submit(const PyEngine& self, nb::sequence fields, nb::handle samples, st
   Engine& engine = self.get();
   Buffer view;
   if (!view.acquire(samples, PyBUF_C_CONTIGUOUS) || view.view().itemsize != 8)
-    throw nb::value_error("samples is a contiguous array of 64-bit integers");
+    throw nb::value_error("samples must be a contiguous array of 64-bit integers");
   const auto* rows = static_cast<const std::uint64_t*>(view.view().buf);
   const std::size_t n = static_cast<std::size_t>(view.view().len) / 8;
   std::vector<FieldRequest> requests;
@@ -240,8 +244,9 @@ nb::object take_field(const Batch& batch, std::size_t f) {
 }
 
 nb::list take(const PyBatch& self) {
-  if (self.batch->cancelled()) raise_error("EngineClosed", "the batch was given up");
-  if (!self.batch->wait_for(0)) raise_error("LoaderError", "the batch is not ready: wait for it first");
+  if (self.batch->cancelled()) raise_error("EngineClosed", "the batch was cancelled");
+  if (!self.batch->wait_for(0))
+    raise_error("LoaderError", "the batch is not finished: call wait() until it returns True");
   nb::list fields;
   for (std::size_t f = 0; f < self.batch->fields(); ++f) fields.append(take_field(*self.batch, f));
   return fields;

@@ -65,18 +65,18 @@ std::unique_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> op
   }
   if (const Status status = check_ops(transform->ops); !status) raise_status(status);
   if (!dtype.is_none() && !mask) transform->dtype = look_up(kDTypes, nb::cast<std::string>(dtype), "the dtype");
-  if (layout != "CHW" && layout != "HWC") throw nb::value_error("layout is 'CHW' or 'HWC'");
+  if (layout != "CHW" && layout != "HWC") throw nb::value_error("layout must be 'CHW' or 'HWC'");
   transform->layout = layout == "CHW" ? Layout::chw : Layout::hwc;
-  if (mean.is_none() != std.is_none()) throw nb::value_error("mean and std come together");
+  if (mean.is_none() != std.is_none()) throw nb::value_error("mean and std must be given together");
   if (!mean.is_none()) {
     transform->mean = nb::cast<std::vector<double>>(mean);
     transform->std = nb::cast<std::vector<double>>(std);
     if (transform->mean.size() != transform->std.size() || transform->mean.empty())
-      throw nb::value_error("mean and std are of one length, at least one");
+      throw nb::value_error("mean and std must have the same length, at least 1");
     for (const double value : transform->std)
-      if (!(value > 0)) throw nb::value_error("every std is above 0");
+      if (!(value > 0)) throw nb::value_error("every std must be > 0");
     if (transform->dtype && *transform->dtype != DType::float16 && *transform->dtype != DType::float32)
-      throw nb::value_error("normalised images are float16 or float32");
+      throw nb::value_error("the dtype of normalized images must be float16 or float32");
   }
   const Color chosen = look_up(kColorChoices, color, "the color");
   transform->color = mask ? Color::keep : chosen;
@@ -247,9 +247,9 @@ Picture borrow_picture(nb::handle image, Buffer& buffer) {
   const Pixels p = borrow_pixels(image, buffer);
   const PixelType type{p.channels, p.depth, p.is_signed};
   if (p.channel_stride != static_cast<std::ptrdiff_t>(type.sample_bytes()) && p.channels > 1)
-    throw nb::value_error("the channels of a pixel must lie side by side");
+    throw nb::value_error("the channels of a pixel must be contiguous");
   if (p.column_stride != static_cast<std::ptrdiff_t>(type.pixel_bytes()) && p.width > 1)
-    throw nb::value_error("the pixels of a row must lie side by side");
+    throw nb::value_error("the pixels of a row must be contiguous");
   return {const_cast<std::uint8_t*>(p.origin), p.row_stride, p.height, p.width, type};
 }
 

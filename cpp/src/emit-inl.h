@@ -160,7 +160,7 @@ inline void store_pixels(std::uint8_t* to, std::uint32_t pixel_bytes, const U8* 
   }
 }
 
-// A row of pixels from at most 16 colours of at most 4 bytes: vectors look them up.
+// A row of pixels from at most 16 colors of at most 4 bytes: vectors look them up.
 inline void emit_few_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t (*tables)[16],
                              std::uint32_t pixel_bytes, std::uint8_t* out) {
   for (std::uint32_t x = 0; x < n; x += 32, out += 32 * pixel_bytes) {
@@ -178,19 +178,19 @@ inline void emit_few_colours(const std::uint8_t* numbers, std::uint32_t n, const
 }
 
 template <std::uint32_t Bytes>
-inline void emit_many_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colours,
+inline void emit_many_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colors,
                               std::uint8_t* out) {
-  for (std::uint32_t x = 0; x < n; ++x, out += Bytes) std::memcpy(out, colours + Bytes * numbers[x], Bytes);
+  for (std::uint32_t x = 0; x < n; ++x, out += Bytes) std::memcpy(out, colors + Bytes * numbers[x], Bytes);
 }
 
-// Pixels by colour number; `colours` holds `count` pixels in output form, `pixel_bytes` apart.
-HR_STAGE void emit_palette(const std::uint8_t* numbers, std::ptrdiff_t pitch, const std::uint8_t* colours,
+// Pixels by color number; `colors` holds `count` pixels in output form, `pixel_bytes` apart.
+HR_STAGE void emit_palette(const std::uint8_t* numbers, std::ptrdiff_t pitch, const std::uint8_t* colors,
                            std::uint32_t count, std::uint32_t pixel_bytes, const Window& v) {
   if (v.empty()) return;
   std::uint8_t tables[4][16] = {};
   const bool few = count <= 16 && pixel_bytes <= 4;
   for (std::uint32_t i = 0; few && i < count; ++i)
-    for (std::uint32_t k = 0; k < pixel_bytes; ++k) tables[k][i] = colours[i * pixel_bytes + k];
+    for (std::uint32_t k = 0; k < pixel_bytes; ++k) tables[k][i] = colors[i * pixel_bytes + k];
   const std::uint32_t n = v.right - v.left;
   for (std::uint32_t y = v.top; y < v.bottom; ++y) {
     std::uint8_t* out = v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride;
@@ -198,18 +198,18 @@ HR_STAGE void emit_palette(const std::uint8_t* numbers, std::ptrdiff_t pitch, co
     if (few) {
       emit_few_colours(from, n, tables, pixel_bytes, out);
     } else if (pixel_bytes == 1) {
-      emit_many_colours<1>(from, n, colours, out);
+      emit_many_colours<1>(from, n, colors, out);
     } else if (pixel_bytes == 2) {
-      emit_many_colours<2>(from, n, colours, out);
+      emit_many_colours<2>(from, n, colors, out);
     } else if (pixel_bytes == 3) {
       // Four bytes at a time; the last pixel must not touch what follows it.
-      for (std::uint32_t x = 0; x + 1 < n; ++x, out += 3) std::memcpy(out, colours + 3 * from[x], 4);
-      std::memcpy(out, colours + 3 * from[n - 1], 3);
+      for (std::uint32_t x = 0; x + 1 < n; ++x, out += 3) std::memcpy(out, colors + 3 * from[x], 4);
+      std::memcpy(out, colors + 3 * from[n - 1], 3);
     } else if (pixel_bytes == 4) {
-      emit_many_colours<4>(from, n, colours, out);
+      emit_many_colours<4>(from, n, colors, out);
     } else {
       for (std::uint32_t x = 0; x < n; ++x, out += pixel_bytes)
-        std::memcpy(out, colours + std::size_t{pixel_bytes} * from[x], pixel_bytes);
+        std::memcpy(out, colors + std::size_t{pixel_bytes} * from[x], pixel_bytes);
     }
   }
 }

@@ -122,8 +122,8 @@ Status check(const Pixels& px) noexcept {
   if (px.height == 0 || px.width == 0) return {Code::unsupported, "the image has no pixels", 0, -1};
   if (px.height > 65535 || px.width > 65535) return {Code::unsupported, "a side of the image exceeds 65535", 0, -1};
   if (px.channels < 1 || px.channels > kMaxChannels)
-    return {Code::unsupported, "the image has not 1 to 64 channels", 0, -1};
-  if (px.depth != 8 && px.depth != 16) return {Code::unsupported, "samples have neither 8 nor 16 bits", 0, -1};
+    return {Code::unsupported, "the image must have 1 to 64 channels", 0, -1};
+  if (px.depth != 8 && px.depth != 16) return {Code::unsupported, "samples must have 8 or 16 bits", 0, -1};
   if (px.is_signed && px.depth != 16) return {Code::unsupported, "signed samples need 16 bits", 0, -1};
   return {};
 }

@@ -9,7 +9,7 @@ struct PaletteScratch {
   std::uint8_t numbers[kTileHeight * kEncodePitch];
 };
 
-// All samples of a pixel in one number, channel 0 on top, so that colours compare as the spec wants.
+// All samples of a pixel in one number, channel 0 on top, so that colors compare as the spec wants.
 template <class S>
 inline std::uint64_t pixel_key(PlaneSet<S> planes, std::uint32_t channels, std::ptrdiff_t at) {
   std::uint64_t key = 0;
@@ -17,26 +17,26 @@ inline std::uint64_t pixel_key(PlaneSet<S> planes, std::uint32_t channels, std::
   return key;
 }
 
-// Numbers the colours in order of appearance; returns how many there are, or 0 if they are more than a palette holds.
+// Numbers the colors in order of appearance; returns how many there are, or 0 if they are more than a palette holds.
 template <class S>
 HR_STAGE std::uint32_t number_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
                                       PaletteScratch& s) {
   std::memset(s.slot_number, 0, sizeof s.slot_number);
-  std::uint32_t colours = 0;
+  std::uint32_t colors = 0;
   std::uint64_t last_key = 0;
   std::uint8_t last = 0;
   for (std::uint32_t y = 0; y < h; ++y) {
     for (std::uint32_t x = 0; x < w; ++x) {
       const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(y) * kEncodePitch + x;
       const std::uint64_t key = pixel_key(planes, channels, at);
-      if (key != last_key || colours == 0) {
+      if (key != last_key || colors == 0) {
         std::size_t slot = (key * 0x9E3779B97F4A7C15U) >> 54;
         while (s.slot_number[slot] != 0 && s.slot_key[slot] != key) slot = (slot + 1) % 1024;
         if (s.slot_number[slot] == 0) {
-          if (colours == kMaxColours) return 0;
-          s.keys[colours] = key;
+          if (colors == kMaxColours) return 0;
+          s.keys[colors] = key;
           s.slot_key[slot] = key;
-          s.slot_number[slot] = static_cast<std::uint16_t>(++colours);
+          s.slot_number[slot] = static_cast<std::uint16_t>(++colors);
         }
         last_key = key;
         last = static_cast<std::uint8_t>(s.slot_number[slot] - 1);
@@ -44,16 +44,16 @@ HR_STAGE std::uint32_t number_colours(PlaneSet<S> planes, std::uint32_t channels
       s.numbers[at] = last;
     }
   }
-  return colours;
+  return colors;
 }
 
-// Sorts the colours and renumbers the pixels. Shell sort: short, and no library code is pulled in.
-inline void sort_colours(std::uint32_t colours, std::uint32_t w, std::uint32_t h, PaletteScratch& s) {
+// Sorts the colors and renumbers the pixels. Shell sort: short, and no library code is pulled in.
+inline void sort_colours(std::uint32_t colors, std::uint32_t w, std::uint32_t h, PaletteScratch& s) {
   std::uint8_t by_rank[kMaxColours];
-  for (std::uint32_t i = 0; i < colours; ++i) by_rank[i] = static_cast<std::uint8_t>(i);
+  for (std::uint32_t i = 0; i < colors; ++i) by_rank[i] = static_cast<std::uint8_t>(i);
   constexpr std::uint32_t gaps[] = {57, 23, 10, 4, 1};
   for (const std::uint32_t gap : gaps) {
-    for (std::uint32_t i = gap; i < colours; ++i) {
+    for (std::uint32_t i = gap; i < colors; ++i) {
       const std::uint8_t moving = by_rank[i];
       std::uint32_t k = i;
       for (; k >= gap && s.keys[by_rank[k - gap]] > s.keys[moving]; k -= gap) by_rank[k] = by_rank[k - gap];
@@ -61,11 +61,11 @@ inline void sort_colours(std::uint32_t colours, std::uint32_t w, std::uint32_t h
     }
   }
   std::uint64_t sorted[kMaxColours];
-  for (std::uint32_t i = 0; i < colours; ++i) {
+  for (std::uint32_t i = 0; i < colors; ++i) {
     s.order[by_rank[i]] = static_cast<std::uint8_t>(i);
     sorted[i] = s.keys[by_rank[i]];
   }
-  std::memcpy(s.keys, sorted, colours * sizeof sorted[0]);
+  std::memcpy(s.keys, sorted, colors * sizeof sorted[0]);
   for (std::uint32_t y = 0; y < h; ++y)
     for (std::uint32_t x = 0; x < w; ++x) {
       std::uint8_t& n = s.numbers[y * kEncodePitch + x];
@@ -79,17 +79,17 @@ inline std::uint8_t predict_number(const std::uint8_t* at, std::uint32_t x, std:
   return at[-1] == at[-kEncodePitch - 1] ? at[-kEncodePitch] : at[-1];
 }
 
-// The tile as a palette, or 0 if it has too many colours.
+// The tile as a palette, or 0 if it has too many colors.
 template <class S>
 HR_STAGE std::size_t encode_palette(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
                                     PaletteScratch& s, std::uint8_t* const out) {
-  const std::uint32_t colours = number_colours(planes, channels, w, h, s);
-  if (colours == 0) return 0;
-  sort_colours(colours, w, h, s);
+  const std::uint32_t colors = number_colours(planes, channels, w, h, s);
+  if (colors == 0) return 0;
+  sort_colours(colors, w, h, s);
   std::uint8_t* to = out;
   *to++ = kPalette;
-  *to++ = static_cast<std::uint8_t>(colours);
-  for (std::uint32_t i = 0; i < colours; ++i)
+  *to++ = static_cast<std::uint8_t>(colors);
+  for (std::uint32_t i = 0; i < colors; ++i)
     for (std::uint32_t c = 0; c < channels; ++c, to += sizeof(S))
       store_le(to, static_cast<S>(s.keys[i] >> (8 * sizeof(S) * (channels - 1 - c))));
 
@@ -103,7 +103,7 @@ HR_STAGE std::size_t encode_palette(PlaneSet<S> planes, std::uint32_t channels, 
   std::uint8_t exceptions[most + 8];
   std::uint32_t rows = 0;
   BitWriter numbers(exceptions);
-  const unsigned bits = bit_length(colours - 1);
+  const unsigned bits = bit_length(colors - 1);
   for (std::uint32_t b = 0; b < blocks; ++b) {
     const std::uint32_t x0 = b % blocks_x * 8, y0 = b / blocks_x * 8;
     unsigned row_mask = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes of a tile in the encoder: loading, the choice of colour codes and predictors, residuals. Included inside a
+// Planes of a tile in the encoder: loading, the choice of color codes and predictors, residuals. Included inside a
 // target's namespace.
 //
 // Prediction is easy in this direction: all neighbours are known, so 32 columns of a row are done at once. A plane is

@@ -141,7 +141,8 @@ Status parse_header(Bytes file, std::uint64_t file_size, ImageHeader& header) no
   const std::uint8_t* p = file.data();
   if (!std::equal(kMagic, kMagic + 4, p)) return corrupt("this is not an .hri file", 0);
   if (std::popcount(p[4]) % 2 != 0) return corrupt("the version byte is damaged", 4);
-  if (p[4] != kVersionByte) return {Code::unsupported, "the file is of another version of the format", 4, -1};
+  if (p[4] != kVersionByte)
+    return {Code::unsupported, "the file has a format version that this release does not read", 4, -1};
   const std::uint8_t flags = p[5];
   header.mode = (flags & 1) ? Mode::dense : Mode::fast;
   header.is_signed = (flags & 2) != 0;

@@ -12,7 +12,7 @@ inline constexpr std::size_t kPlaneGroups = kMaxTileWidth / 4 * 8;
 struct DecodeScratch {
   ColumnTable<1> inner1;
   ColumnTable<2> inner2;
-  std::uint8_t codes[kGroupColumns / 32][kMaxChannels];  // colour codes of each tile of the run, by channel
+  std::uint8_t codes[kGroupColumns / 32][kMaxChannels];  // color codes of each tile of the run, by channel
 };
 
 inline std::size_t round_up(std::size_t n) { return (n + 63) / 64 * 64; }
@@ -42,7 +42,7 @@ class RunDecoder {
     grids_ = carve(header_.channels * kPlaneGroups + kSlack);
     positions_ = carve(positions_bytes(header_)) + kSlack / 2;
     tail_ = carve(tile_bytes(header_) + kOverread);
-    colours_ = carve(kMaxColours * header_.pixel_bytes() + kSlack);
+    colors_ = carve(kMaxColours * header_.pixel_bytes() + kSlack);
     fixed_->inner1.fill(0, kGroupColumns, 0xFF);
     fixed_->inner2.fill(0, kGroupColumns, 0xFF);
     for (std::uint32_t c = 0; c < kGroupColumns; c += header_.tile_width) {
@@ -122,8 +122,8 @@ class RunDecoder {
   const char* constant(std::uint32_t i, Cursor in) {
     const std::uint8_t* p = in.take(header_.channels * sizeof(S));
     if (!p || in.left() != 0) return "a constant tile does not have its length";
-    for (std::uint32_t c = 0; c < header_.channels; ++c) map_.put(colours_ + c * map_.bytes, value(p + c * sizeof(S)));
-    emit_constant(colours_, header_.pixel_bytes(), window(i));
+    for (std::uint32_t c = 0; c < header_.channels; ++c) map_.put(colors_ + c * map_.bytes, value(p + c * sizeof(S)));
+    emit_constant(colors_, header_.pixel_bytes(), window(i));
     return nullptr;
   }
 
@@ -148,7 +148,7 @@ class RunDecoder {
   const char* palette(std::uint32_t i, Cursor in);
   const char* packed(std::uint32_t i, Cursor in);
   const char* coded(std::uint32_t i, Cursor in);
-  const char* colour(std::uint32_t i, Cursor& in);
+  const char* color(std::uint32_t i, Cursor& in);
   void flush();
   template <int P>
   void wave_planes(std::uint32_t first_plane, std::uint32_t columns);
@@ -163,7 +163,7 @@ class RunDecoder {
   std::uint8_t* grids_;      // widths or classes of all planes
   std::uint8_t* positions_;  // the byte before it stands for bit -1
   std::uint8_t* tail_;
-  std::uint8_t* colours_;         // of a palette, in output form
+  std::uint8_t* colors_;          // of a palette, in output form
   std::uint32_t wave_first_ = 0;  // first tile of the run that waits for its wave
   std::uint32_t pending_ = 0;     // how many do
   bool all_med_avg_ = true;
@@ -171,7 +171,7 @@ class RunDecoder {
 };
 
 template <class S>
-const char* RunDecoder<S>::colour(std::uint32_t i, Cursor& in) {
+const char* RunDecoder<S>::color(std::uint32_t i, Cursor& in) {
   const std::uint32_t channels = header_.channels;
   const std::uint8_t* p = in.take(ceil_div(channels, 4));
   if (!p) return "a tile is cut short";
@@ -179,7 +179,7 @@ const char* RunDecoder<S>::colour(std::uint32_t i, Cursor& in) {
   for (std::uint32_t c = 0; c < ceil_div(channels, 4) * 4; ++c) {
     const std::uint8_t code = (p[c / 4] >> (2 * (c % 4))) & 3;
     const std::uint32_t most = c >= channels || c == coded_channel(0, channels) ? 0 : c == 0 ? 1 : 2;
-    if (code > most) return "a colour code is out of range";
+    if (code > most) return "a color code is out of range";
     if (c < channels) codes[c] = code;
   }
   return nullptr;
@@ -187,7 +187,7 @@ const char* RunDecoder<S>::colour(std::uint32_t i, Cursor& in) {
 
 template <class S>
 const char* RunDecoder<S>::packed(std::uint32_t i, Cursor in) {
-  if (const char* what = colour(i, in)) return what;
+  if (const char* what = color(i, in)) return what;
   const std::uint32_t w = tile_columns(i), h = rows(), channels = header_.channels;
   const std::uint32_t groups_x = ceil_div(w, 4), groups_y = ceil_div(h, 4), groups = groups_x * groups_y;
   const std::uint8_t* predictors = in.take(ceil_div(channels, 2));
@@ -222,7 +222,7 @@ const char* RunDecoder<S>::packed(std::uint32_t i, Cursor in) {
 
 template <class S>
 const char* RunDecoder<S>::coded(std::uint32_t i, Cursor in) {
-  if (const char* what = colour(i, in)) return what;
+  if (const char* what = color(i, in)) return what;
   const std::uint32_t w = tile_columns(i), h = rows(), channels = header_.channels;
   const std::uint32_t blocks_x = ceil_div(w, 8), blocks_y = ceil_div(h, 8), blocks = blocks_x * blocks_y;
   const std::uint32_t strips = ceil_div(w, kStrip), strip_bytes = ceil_div(strips, 2);
@@ -296,23 +296,23 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
   const std::uint32_t w = tile_columns(i), h = rows(), channels = header_.channels;
   const std::uint32_t blocks_x = ceil_div(w, 8), blocks = blocks_x * ceil_div(h, 8);
   const std::uint8_t* count = in.take(1);
-  if (!count || *count < 2) return "a palette has fewer than two colours";
-  const std::uint32_t colours = *count;
-  const std::uint8_t* entries = in.take(std::size_t{colours} * channels * sizeof(S));
+  if (!count || *count < 2) return "a palette has fewer than two colors";
+  const std::uint32_t colors = *count;
+  const std::uint8_t* entries = in.take(std::size_t{colors} * channels * sizeof(S));
   const std::uint8_t* flags = in.take(ceil_div(blocks, 8));
   if (!entries || !flags) return "a palette tile is cut short";
-  for (std::uint32_t k = 0; k < colours; ++k) {
+  for (std::uint32_t k = 0; k < colors; ++k) {
     const std::uint8_t* e = entries + std::size_t{k} * channels * sizeof(S);
-    int order = k == 0 ? 1 : 0;  // of this colour against the one before
+    int order = k == 0 ? 1 : 0;  // of this color against the one before
     for (std::uint32_t c = 0; c < channels; ++c) {
       const std::uint32_t v = value(e + c * sizeof(S));
       if (order == 0) {
         const std::uint32_t u = value(e + c * sizeof(S) - channels * sizeof(S));
         order = v > u ? 1 : v < u ? -1 : 0;
       }
-      map_.put(colours_ + (std::size_t{k} * channels + c) * map_.bytes, v);
+      map_.put(colors_ + (std::size_t{k} * channels + c) * map_.bytes, v);
     }
-    if (order <= 0) return "the colours of a palette are not strictly ascending";
+    if (order <= 0) return "the colors of a palette are not strictly ascending";
   }
   if (blocks % 8 != 0 && flags[blocks / 8] >> (blocks % 8) != 0) return "unused bits are not 0";
   const std::size_t block_count = count_ones(flags, ceil_div(blocks, 8));
@@ -322,7 +322,7 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
   const std::uint8_t* sample_masks = in.take(row_count);
   if (!sample_masks) return "a palette tile is cut short";
   const std::size_t exceptions = count_ones(sample_masks, row_count);
-  const unsigned bits = 32U - static_cast<unsigned>(__builtin_clz(colours - 1));
+  const unsigned bits = 32U - static_cast<unsigned>(__builtin_clz(colors - 1));
   const std::size_t number_bytes = (exceptions * bits + 7) / 8;
   const std::uint8_t* numbers = in.take(number_bytes);
   if (!numbers || in.left() != 0) return "a palette tile does not have its length";
@@ -345,7 +345,7 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
         const std::uint32_t x = b % blocks_x * 8 + static_cast<std::uint32_t>(__builtin_ctz(mask));
         const std::uint32_t number = (load_le<std::uint32_t>(numbers + (at >> 3)) >> (at & 7)) & ((1U << bits) - 1);
         at += bits;
-        if (number >= colours || x >= w || y >= h) return "an exception of a palette tile is out of range";
+        if (number >= colors || x >= w || y >= h) return "an exception of a palette tile is out of range";
         to[static_cast<std::ptrdiff_t>(y) * kPitch + x] = static_cast<std::uint8_t>(number + 1);
       }
     }
@@ -359,7 +359,7 @@ const char* RunDecoder<S>::palette(std::uint32_t i, Cursor in) {
     e = last = e ? e : last;
   }
   palette_wave(to, kPitch, w, h);
-  emit_palette(to, kPitch, colours_, colours, header_.pixel_bytes(), window(i));
+  emit_palette(to, kPitch, colors_, colors, header_.pixel_bytes(), window(i));
   return nullptr;
 }
 

@@ -97,8 +97,8 @@ class TileEncoder {
     return static_cast<std::size_t>(to - job_.out);
   }
 
-  // Writes the colour bytes, returns the codes by channel.
-  std::uint8_t* colour(std::uint8_t* to, std::uint8_t* codes) {
+  // Writes the color bytes, returns the codes by channel.
+  std::uint8_t* color(std::uint8_t* to, std::uint8_t* codes) {
     choose_colours(value_planes(), channels_, job_.w, job_.h, codes);
     for (std::uint32_t i = 0; i < ceil_div(channels_, 4); ++i) {
       *to = 0;
@@ -142,7 +142,7 @@ std::size_t TileEncoder<S>::packed(std::uint8_t* const out) {
   std::uint8_t codes[kMaxChannels];
   std::uint8_t* to = out;
   *to++ = kPacked;
-  to = colour(to, codes);
+  to = color(to, codes);
   std::uint8_t* const predictors = to;
   std::memset(predictors, 0, ceil_div(channels_, 2));
   to += ceil_div(channels_, 2);
@@ -185,7 +185,7 @@ std::size_t TileEncoder<S>::coded(std::uint8_t* const out) {
   std::uint8_t codes[kMaxChannels];
   std::uint8_t* to = out;
   *to++ = kCoded;
-  to = colour(to, codes);
+  to = color(to, codes);
   std::uint8_t* const predictors = to;
   std::memset(predictors, 0, std::size_t{channels_} * strip_bytes);
   to += std::size_t{channels_} * strip_bytes;

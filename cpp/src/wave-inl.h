@@ -124,7 +124,7 @@ HR_STAGE void wave(S* const* planes, std::ptrdiff_t pitch, std::uint32_t columns
   }
 }
 
-// Colour numbers of a palette tile: 0 stands for the prediction, e for colour e - 1.
+// Color numbers of a palette tile: 0 stands for the prediction, e for color e - 1.
 inline void palette_wave(std::uint8_t* plane, std::ptrdiff_t pitch, std::uint32_t columns, std::uint32_t rows) {
   alignas(64) U8 steps[16];
   const U8 zero = set_all(std::uint8_t{0}), one = set_all(std::uint8_t{1});

@@ -29,12 +29,12 @@ class Random {
   std::uint64_t state_;
 };
 
-enum class Content { noise, smooth, textures, outliers, colours, levels, constant };
-inline constexpr std::array kContents = {Content::noise,   Content::smooth, Content::textures, Content::outliers,
-                                         Content::colours, Content::levels, Content::constant};
+enum class Content { noise, smooth, textures, outliers, colors, levels, constant };
+inline constexpr std::array kContents = {Content::noise,  Content::smooth, Content::textures, Content::outliers,
+                                         Content::colors, Content::levels, Content::constant};
 
 inline const char* name_of(Content content) {
-  constexpr std::array names = {"noise", "smooth", "textures", "outliers", "colours", "levels", "constant"};
+  constexpr std::array names = {"noise", "smooth", "textures", "outliers", "colors", "levels", "constant"};
   return names[static_cast<std::size_t>(content)];
 }
 
@@ -89,9 +89,9 @@ class Painter {
       }
       case Content::outliers:
         return random_.below(50) == 0 ? static_cast<std::uint32_t>(random_.next()) : surface + random_.below(3);
-      case Content::colours:
-        if (c == 0 && random_.below(9) == 0) colour_ = random_.below(x < 300 ? 5 : 200);
-        return values_[(colour_ + 3 * c) % values_.size()] + colour_;
+      case Content::colors:
+        if (c == 0 && random_.below(9) == 0) color_ = random_.below(x < 300 ? 5 : 200);
+        return values_[(color_ + 3 * c) % values_.size()] + color_;
       case Content::levels:  // far fewer values than the depth has room for
         return values_[0] % 97 + (slope * 29) * ((x + y) / 16 % 5 + random_.below(3));
       default:
@@ -104,7 +104,7 @@ class Painter {
   Kind kind_;
   Random& random_;
   std::array<std::uint32_t, 64> values_;
-  std::uint32_t colour_ = 0;
+  std::uint32_t color_ = 0;
 };
 
 inline Image make_image(Content content, std::uint32_t height, std::uint32_t width, Kind kind, Random& random) {

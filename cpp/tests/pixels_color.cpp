@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour steps against the textbook's formulas in doubles, and borders against a walk along the edge.
+// Color steps against the textbook's formulas in doubles, and borders against a walk along the edge.
 #include "transform/color.h"
 
 #include <cmath>
@@ -24,13 +24,13 @@ void shift_hue(Pixel& p, double turns) {
   hue = 6 * (hue - std::floor(hue));
   const int sector = static_cast<int>(hue) % 6;
   const double part = hue - std::floor(hue), falling = high - chroma * part, rising = low + chroma * part;
-  const std::array<std::array<double, 3>, 6> colours = {{{high, rising, low},
-                                                         {falling, high, low},
-                                                         {low, high, rising},
-                                                         {low, falling, high},
-                                                         {rising, low, high},
-                                                         {high, low, falling}}};
-  std::copy_n(colours[sector].begin(), 3, p.begin());
+  const std::array<std::array<double, 3>, 6> colors = {{{high, rising, low},
+                                                        {falling, high, low},
+                                                        {low, high, rising},
+                                                        {low, falling, high},
+                                                        {rising, low, high},
+                                                        {high, low, falling}}};
+  std::copy_n(colors[sector].begin(), 3, p.begin());
 }
 
 class Reference {
@@ -62,11 +62,10 @@ class Reference {
  private:
   double mean_gray() const {
     double sum = 0;
-    const bool colour = channels_ == 3 || channels_ == 4;
+    const bool color = channels_ == 3 || channels_ == 4;
     for (const Pixel& p : pixels_)
-      for (std::uint32_t c = 0; c < (colour ? 1 : channels_); ++c)
-        sum += std::floor((colour ? gray_of(p) : p[c]) + 0.5);
-    return sum / static_cast<double>(pixels_.size() * (colour ? 1 : channels_));
+      for (std::uint32_t c = 0; c < (color ? 1 : channels_); ++c) sum += std::floor((color ? gray_of(p) : p[c]) + 0.5);
+    return sum / static_cast<double>(pixels_.size() * (color ? 1 : channels_));
   }
 
   Kind kind_;
@@ -105,7 +104,7 @@ void check_refusals(Checks& checks) {
     std::array<std::uint8_t, 5> pixel = {1, 2, 3, 4, 5};
     Picture picture{pixel.data(), 5, 1, 1, {5, 8, false}};
     const ColorStep step{kind, 1};
-    checks.expect(apply_colors({&step, 1}, picture).code == Code::bad_argument, "a colour step on 5 channels");
+    checks.expect(apply_colors({&step, 1}, picture).code == Code::bad_argument, "a color step on 5 channels");
   }
 }
 
@@ -142,20 +141,20 @@ void check_colors(std::uint64_t seed, unsigned cases, Checks& checks, Digest& di
   Random random(seed + 2);
   for (unsigned i = 0; i < cases; ++i) {
     const Kind kind = random_kind(random);
-    const bool colour = kind.channels == 1 || kind.channels == 3 || kind.channels == 4;
+    const bool color = kind.channels == 1 || kind.channels == 3 || kind.channels == 4;
     const std::uint32_t height = 1 + random.below(9), width = 1 + random.below(i % 8 == 0 ? 600 : 50);
     const Image image = random_image(height, width, kind, random);
     std::vector<ColorStep> steps(1 + random.below(4));
     Reference reference(image);
     std::uint32_t channels = kind.channels;
     for (ColorStep& step : steps) {
-      step.kind = static_cast<ColorKind>(random.below(colour ? 5 : 2));
+      step.kind = static_cast<ColorKind>(random.below(color ? 5 : 2));
       step.value = step.kind == ColorKind::hue ? random.below(1001) / 1000.0 - 0.5 : random.below(2001) / 1000.0;
       if (step.kind == ColorKind::grayscale) step.value = random.below(2) == 0 ? 1 : 3;
       if (step.kind == ColorKind::grayscale && step.value == 1) channels = 1;
       reference.apply(step);
     }
-    std::string what = "colours " + name_of(kind) + ", " + size_of(image.height, image.width) + ", steps";
+    std::string what = "colors " + name_of(kind) + ", " + size_of(image.height, image.width) + ", steps";
     for (const ColorStep& step : steps)
       what.append(" ")
           .append(std::to_string(static_cast<int>(step.kind)))

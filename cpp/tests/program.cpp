@@ -153,7 +153,7 @@ void check_passes(Checks& checks) {
   checks.expect(passes({flip, crop, jitter}, 480, 640) == 1, "a flip before takes one pass");
   checks.expect(passes({resize, center}, 480, 640) == 1, "evaluation takes one pass");
   checks.expect(passes({pad, part, flip}, 32, 32) == 1, "small images take one pass");
-  checks.expect(passes({jitter, crop}, 480, 640) == 2, "colours before a crop take two passes");
+  checks.expect(passes({jitter, crop}, 480, 640) == 2, "colors before a crop take two passes");
 }
 
 void check_refusals(Checks& checks) {

@@ -49,7 +49,7 @@ struct Decoded {
 // What a decoder is asked for where an index row claims this and a transform wants that.
 DecodeOptions options_of(const Transform& transform, const Rendition& row) noexcept;
 
-// What a external decoder gives: channels as the transform's colour asks.
+// What a external decoder gives: channels as the transform's color asks.
 Status decode_raw(Bytes file, const DecodeOptions& options, Decoded& decoded);
 
 // A temporary file with images back to back, each at a multiple of 64; removed at the end.

@@ -70,7 +70,7 @@ struct ColorStep {
   double value;  // the drawn factor; for hue a shift in turns, for grayscale the channels that come out
 };
 
-// Geometry, then colour. What a pass writes is the input of the next one.
+// Geometry, then color. What a pass writes is the input of the next one.
 struct Pass {
   Axis rows;
   Axis columns;

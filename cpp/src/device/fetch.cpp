@@ -15,10 +15,10 @@
 namespace headrace::device {
 namespace {
 
-constexpr int kMostParts = 256;                 // of a read; POSIX promises 16, Linux and macOS take 1024
-constexpr std::uint64_t kMostGap = 64 << 10;    // a read that goes on over such a gap is no slower than two
-constexpr std::uint64_t kGapPart = 16 << 10;    // of which nobody wants to see anything
-constexpr std::uint64_t kMostRead = 256 << 10;  // so that a tile is still in the cache when its sum is taken
+constexpr int kMaxParts = 256;                 // of a read; POSIX promises 16, Linux and macOS take 1024
+constexpr std::uint64_t kMaxGap = 64 << 10;    // a read that goes on over such a gap is no slower than two
+constexpr std::uint64_t kGapPart = 16 << 10;   // of which nobody wants to see anything
+constexpr std::uint64_t kMaxRead = 256 << 10;  // so that a tile is still in the cache when its sum is taken
 
 // Read on until all parts are full. Uses the parts up.
 bool read_parts(int file, iovec* parts, int count, std::uint64_t offset) noexcept {
@@ -94,15 +94,15 @@ class Fetch {
   std::size_t read(std::size_t column, std::size_t end) noexcept {
     Stored& own = images_[get(kTileImage, column)];
     std::uint8_t gap[kGapPart];
-    iovec parts[kMostParts];
+    iovec parts[kMaxParts];
     int count = 0;
     const std::uint64_t begin = get(kTileSource, column);
     std::uint64_t upto = begin;
     std::size_t next = column;
-    constexpr int kMostPartsOfTile = 1 + kMostGap / kGapPart;
-    for (; next < end && count + kMostPartsOfTile <= kMostParts && upto - begin < kMostRead; ++next) {
+    constexpr int kMaxPartsOfTile = 1 + kMaxGap / kGapPart;
+    for (; next < end && count + kMaxPartsOfTile <= kMaxParts && upto - begin < kMaxRead; ++next) {
       const std::uint64_t source = get(kTileSource, next), length = get(kTileLength, next);
-      if (source < upto || source - upto > kMostGap) break;
+      if (source < upto || source - upto > kMaxGap) break;
       for (; upto < source; upto += parts[count++].iov_len) parts[count] = {gap, std::min(source - upto, kGapPart)};
       parts[count++] = {&payload_[get(kTileAt, next)], length};
       upto = source + length;

@@ -13,7 +13,7 @@
 namespace headrace::device {
 
 enum class Method : std::uint8_t {
-  none,  // nothing that a device can do: a border, colours, another filter, more than one pass, or no program at all
+  none,  // nothing that a device can do: a border, colors, another filter, more than one pass, or no program at all
   cut,
   bilinear,
   nearest,

@@ -25,7 +25,7 @@ class HriRows final : public RowSource {
   Status decode_strip() noexcept;
   Status read_chunk() noexcept;
 
-  static constexpr std::uint32_t kMostTileRows = 65536 / kTileHeight;
+  static constexpr std::uint32_t kMaxTileRows = 65536 / kTileHeight;
 
   const Kernels* kernels_ = nullptr;  // of the target when the region was begun
   ByteSource* bytes_ = nullptr;
@@ -34,9 +34,9 @@ class HriRows final : public RowSource {
   Extent head_;
   std::unique_ptr<std::uint16_t[]> values_;
   Region region_;
-  std::uint32_t x_begin_ = 0, x_end_ = 0;                   // columns of tiles
-  std::uint32_t y_ = 0, y_begin_ = 0, y_end_ = 0;           // rows of tiles; y_ is the next one
-  std::array<std::uint64_t, kMostTileRows> begins_, ends_;  // of the run in each row of tiles, in bytes of the file
+  std::uint32_t x_begin_ = 0, x_end_ = 0;                  // columns of tiles
+  std::uint32_t y_ = 0, y_begin_ = 0, y_end_ = 0;          // rows of tiles; y_ is the next one
+  std::array<std::uint64_t, kMaxTileRows> begins_, ends_;  // of the run in each row of tiles, in bytes of the file
   Extent chunk_;
   std::uint64_t chunk_offset_ = 0;
   std::uint32_t chunk_y_end_ = 0;  // the chunk holds the runs of rows of tiles before this one

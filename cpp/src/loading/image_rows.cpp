@@ -78,7 +78,7 @@ Status Decoder::open(Format format, ByteSource& bytes, const DecodeOptions& opti
     case Format::jpeg: {
       if (Status s = bytes.read(0, bytes.size(), workspace_.file, jpeg_file_); !s) return s;
       if (options.checksum && crc32c(jpeg_file_.bytes) != *options.checksum)
-        return {Code::corrupt, "the bytes do not have their checksum", 0, -1};
+        return {Code::corrupt, "the checksum of the bytes does not match the one in the index", 0, -1};
       JpegHeader& header = jpeg_header_;
       if (Status s = parse_jpeg(jpeg_file_.bytes, header); !s) return s;
       if (std::uint64_t{header.height} * header.width > options.max_pixels) return kTooManyPixels;
@@ -117,7 +117,7 @@ Status Decoder::start(Region region, RowSource*& rows) noexcept {
   }
   if (!status || !narrows_) return status;
   if (!narrow_rows_.reserve(std::size_t{region.width} * stored_.pixel_bytes() * kNarrowRows))
-    return {Code::no_memory, "no memory to convert colours", 0, -1};
+    return {Code::no_memory, "no memory to convert colors", 0, -1};
   narrowed_.open(*rows, stored_, region.width, cmyk_, narrow_rows_);
   rows = &narrowed_;
   return {};

@@ -23,7 +23,7 @@ bool core_decodes(Format format) noexcept;
 // Is all of a file read before any of it is decoded?
 bool reads_entire_file(Format format) noexcept;
 
-// Can so many channels be colours with alpha, or CMYK?
+// Can so many channels be colors with alpha, or CMYK?
 constexpr bool may_have_color(std::uint32_t channels) noexcept { return channels == 2 || channels == 4; }
 
 // Does every file of the format define what its channels are (gray, RGB, alpha, CMYK)? `.hri` and raw hold any bands.

@@ -27,11 +27,11 @@ namespace headrace {
 namespace {
 
 // Each scan of a progressive file may cost a pass over all pixels for a few bytes. Encoders write about ten.
-constexpr int kMostScans = 500;
-constexpr std::uint64_t kMostScannedPixels = std::uint64_t{1} << 33;  // pixels times scans
-constexpr long kMostMemory = 1L << 31;  // for the coefficients of files with several scans
+constexpr int kMaxScans = 500;
+constexpr std::uint64_t kMaxScannedPixels = std::uint64_t{1} << 33;  // pixels times scans
+constexpr long kMaxMemory = 1L << 31;                                // for the coefficients of files with several scans
 
-constexpr std::uint32_t kMostRows = 32;         // an iMCU has at most four blocks of eight rows
+constexpr std::uint32_t kMaxRows = 32;          // an iMCU has at most four blocks of eight rows
 constexpr std::size_t kStripBytes = 64 * 1024;  // rows that are read at once stay in the nearer caches
 constexpr std::size_t kRowAlignment = 64;
 // The library writes rows that are aligned to its vectors past the caches, for images that nobody looks at soon. Ours
@@ -65,7 +65,7 @@ Status explain(int message) noexcept {
     case JWRN_ARITH_BAD_CODE:
       return {Code::corrupt, "a JPEG scan holds a code that does not exist: the file is damaged"};
     default:
-      return {Code::corrupt, "libjpeg-turbo refuses these bytes as no valid JPEG"};
+      return {Code::corrupt, "libjpeg-turbo reports that these bytes are not a valid JPEG"};
   }
 }
 
@@ -125,7 +125,7 @@ void on_progress(j_common_ptr common) noexcept {
   State& s = state_of(common);
   const std::uint64_t pixels = std::uint64_t{s.header.width} * s.header.height;
   const int scans = s.info.input_scan_number;
-  if (scans > kMostScans || static_cast<std::uint64_t>(scans) * pixels > kMostScannedPixels)
+  if (scans > kMaxScans || static_cast<std::uint64_t>(scans) * pixels > kMaxScannedPixels)
     fail(s, {Code::corrupt, "the JPEG has more scans than any picture needs, which is an attack"});
 }
 
@@ -141,7 +141,7 @@ Status attempt(State& s, void (*step)(State&)) noexcept {
 void start(State& s) {
   jpeg_decompress_struct& info = s.info;
   jpeg_create_decompress(&info);
-  info.mem->max_memory_to_use = kMostMemory;
+  info.mem->max_memory_to_use = kMaxMemory;
   jpeg_mem_src(&info, s.file.data(), static_cast<unsigned long>(s.file.size()));
   jpeg_read_header(&info, TRUE);
   if (info.image_width != s.header.width || info.image_height != s.header.height ||
@@ -202,14 +202,13 @@ void skip_to_region(State& s) {
   s.lead = (region.left - left) * pixel_bytes;
   s.stride = (width * pixel_bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   const auto lines = static_cast<std::uint32_t>(info.max_v_samp_factor) * (DCTSIZE / s.request.scale_denominator);
-  s.batch =
-      std::clamp<std::uint32_t>(static_cast<std::uint32_t>(kStripBytes / s.stride), 1, std::min(lines, kMostRows));
+  s.batch = std::clamp<std::uint32_t>(static_cast<std::uint32_t>(kStripBytes / s.stride), 1, std::min(lines, kMaxRows));
   if (region.top != 0 && jpeg_skip_scanlines(&info, region.top) != region.top)
     fail(s, {Code::corrupt, "a JPEG's rows end before its region begins"});
 }
 
 void read_rows(State& s) {
-  JSAMPROW rows[kMostRows];
+  JSAMPROW rows[kMaxRows];
   for (std::uint32_t y = 0; y < s.asked; ++y) rows[y] = s.row(y);
   for (std::uint32_t y = 0; y < s.asked;) {
     const JDIMENSION read = jpeg_read_scanlines(&s.info, rows + y, s.asked - y);
@@ -243,9 +242,9 @@ bool fits(const Region& r, std::uint32_t height, std::uint32_t width) noexcept {
 
 Status check(const JpegHeader& header, const JpegRequest& request) noexcept {
   const unsigned by = request.scale_denominator;
-  if (by != 1 && by != 2 && by != 4 && by != 8) return {Code::bad_argument, "a JPEG is scaled by 1, 2, 4 or 8"};
+  if (by != 1 && by != 2 && by != 4 && by != 8) return {Code::bad_argument, "the scale of a JPEG must be 1, 2, 4 or 8"};
   if (std::uint64_t{header.width} * header.height > request.max_pixels)
-    return {Code::too_large, "the JPEG has more pixels than are allowed"};
+    return {Code::too_large, "the JPEG has more pixels than max_pixels"};
   if (!fits(request.region, ceil_div(header.height, by), ceil_div(header.width, by)))
     return {Code::bad_argument, "the region does not lie within the JPEG"};
   return {};
@@ -288,7 +287,8 @@ Status JpegRows::open(Bytes file, const JpegHeader& header, const JpegRequest& r
 }
 
 Status JpegRows::next(std::uint32_t most, Rows& rows) noexcept {
-  if (!state_ || !state_->live || most == 0) return {Code::bad_argument, "no JPEG is open, or no row is asked for"};
+  if (!state_ || !state_->live || most == 0)
+    return {Code::bad_argument, "no JPEG is open, or zero rows were requested"};
   State& s = *state_;
   s.asked = std::min({most, s.batch, s.rows_left});
   if (const Status read = attempt(s, read_rows); !read) return read;

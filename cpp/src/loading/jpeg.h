@@ -19,7 +19,7 @@ const char* jpeg_library() noexcept;
 struct JpegHeader {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
-  std::uint32_t channels = 0;  // 1: gray, 3: colour, 4: CMYK
+  std::uint32_t channels = 0;  // 1: gray, 3: color, 4: CMYK
   bool progressive = false;
   bool adobe = false;  // an Adobe segment is there; CMYK beside one is stored inverted
 };

@@ -33,7 +33,7 @@ Status RawRows::open(ByteSource& bytes, Workspace& workspace) noexcept {
     return s;
   const std::uint8_t* p = head_.bytes.data();
   if (!std::equal(kMagic, kMagic + 4, p)) return corrupt("this is not a raw image", 0);
-  if (p[4] != 0) return {Code::unsupported, "the file is of another version of the format", 4, -1};
+  if (p[4] != 0) return {Code::unsupported, "the file has a format version that this release does not read", 4, -1};
   if (p[5] > 2) return corrupt("the dtype is not known", 5);
   type_ = {p[6], p[5] == 0 ? 8U : 16U, p[5] == 2};
   if (type_.channels < 1 || type_.channels > kMaxChannels) return corrupt("the number of channels is not 1 to 64", 6);

@@ -23,7 +23,7 @@ struct Transform {
   std::vector<double> mean, std;   // none, one, or one a channel; on the scale of 0 to 1
   Color color = Color::automatic;  // of a mask always `keep`
   std::uint64_t max_pixels = kMaxPixels;
-  bool mask = false;  // nearest, colours untouched, as stored
+  bool mask = false;  // nearest, colors untouched, as stored
   bool approximate_jpeg = false;
 };
 

@@ -93,7 +93,7 @@ Shards::Shards(std::vector<Shard> shards, Identity identity, bool direct)
       files_(shards_.size()) {}
 
 Status Shards::check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept {
-  if (shard >= shards_.size()) return {Code::corrupt, "the index names a shard that there is not", 0, -1};
+  if (shard >= shards_.size()) return {Code::corrupt, "the index names a shard that does not exist", 0, -1};
   const std::uint64_t size = shards_[shard].size;
   if (length == 0 || offset > size || length > size - offset)
     return {Code::corrupt, "the index names bytes beyond the end of the shard", size, -1};
@@ -131,9 +131,10 @@ std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) 
     handle = ::open(path, kFlags);
   }
   if (handle < 0) {
-    status = errno == ENOENT                      ? unreadable("the shard is missing: restore it or build again", 0)
-             : errno == EMFILE || errno == ENFILE ? unreadable("there are no file handles left: raise the limit", 0)
-                                                  : unreadable("the shard cannot be opened", 0);
+    status = errno == ENOENT ? unreadable("the shard is missing: restore it or build again", 0)
+             : errno == EMFILE || errno == ENFILE
+                 ? unreadable("no file descriptors are left: raise the limit (ulimit -n)", 0)
+                 : unreadable("the shard cannot be opened", 0);
     return nullptr;
   }
   if (status = check_opened(handle, shard); !status) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kBlock = 4096;
 // Linux reads no more than this at a time, and so much is a whole number of blocks.
-constexpr std::uint64_t kMostBytes = 0x7FFFF000;
+constexpr std::uint64_t kMaxBytes = 0x7FFFF000;
 
 // Carries a sum on over bytes [begin, begin + part.size()) of a file.
 std::uint32_t sum_on(std::uint32_t checksum, Bytes part, std::uint64_t begin, Blank blank) noexcept {
@@ -47,7 +47,7 @@ WholeFile read_whole_file(int handle, std::span<std::uint8_t> memory, bool direc
   file.fits = true;
 
   // What the kernel has copied is summed while it is in the second cache; a device is asked for all at once.
-  const std::uint64_t step = direct ? kMostBytes : ByteSource::kCachedChunk;
+  const std::uint64_t step = direct ? kMaxBytes : ByteSource::kCachedChunk;
   std::uint64_t done = 0;
   while (done < file.size) {
     const std::uint64_t ask = std::min(step, room - done);

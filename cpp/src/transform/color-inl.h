@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour steps over the rows of a picture. Included inside a target's namespace, after resample-inl.h.
+// Color steps over the rows of a picture. Included inside a target's namespace, after resample-inl.h.
 //
 // A piece of a row is split into planes of float32, taken through all steps while it is in the first-level cache, and
 // rounded once. With neither one, three nor four channels all samples are alike and a row is one plane.
@@ -43,7 +43,7 @@ inline void make_gray(ColorPlanes& p) {
   }
 }
 
-// A channel of the colour that has this hue (in sixths of a turn from the channel's own zero), greatest value and
+// A channel of the color that has this hue (in sixths of a turn from the channel's own zero), greatest value and
 // chroma: the value less the chroma times a trapezoid.
 inline float channel_of_hue(float at, float value, float chroma) {
   at = at >= 6 ? at - 6 : at;

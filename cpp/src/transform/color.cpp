@@ -40,7 +40,7 @@ float mean_of(const ColorFactor* steps, std::uint32_t count, const Picture& pict
 
 Status apply_colors(std::span<const ColorStep> steps, Picture& picture) noexcept {
   if (steps.empty()) return {};
-  if (steps.size() > kMaxColorSteps) return {Code::bad_argument, "there are more than 8 colour steps in one pass"};
+  if (steps.size() > kMaxColorSteps) return {Code::bad_argument, "a pass must have at most 8 color steps"};
   const std::uint32_t channels = picture.type.channels;
   std::array<ColorFactor, kMaxColorSteps> factors{};
   std::uint32_t count = 0, out_channels = channels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour steps, in place on a small interleaved picture.
+// Color steps, in place on a small interleaved picture.
 #pragma once
 
 #include <cstddef>

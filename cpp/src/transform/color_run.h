@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour steps with all their numbers known, as a target runs them over a picture.
+// Color steps with all their numbers known, as a target runs them over a picture.
 #pragma once
 
 #include <cstdint>

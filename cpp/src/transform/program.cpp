@@ -4,10 +4,10 @@
 //
 //   input --cut--> [start, start + size) --resize--> content --place--> canvas --flip--> what the next one sees
 //
-// All is per axis but colours, border and filter, which are the pass's. The rules by which an operation enters the
+// All is per axis but colors, border and filter, which are the pass's. The rules by which an operation enters the
 // current pass; if its rule does not hold, a new pass is begun whose input is what the current one leaves:
 //
-//   any but a flip    needs a pass without colours: contrast depends on every pixel that it was given.
+//   any but a flip    needs a pass without colors: contrast depends on every pixel that it was given.
 //   crop to [t, t+n)  canvas = n, offset -= t; always possible. Then an axis that is not resized is trimmed: what its
 //                     canvas does not show is cut from its input. One that is resized must not be, since a filter
 //                     reaches beyond the crop; its canvas is a window, and only the window is computed.
@@ -17,7 +17,7 @@
 //   resize to n       resized = canvas = n. Needs a pass that resizes nothing and whose canvas is its content, and a
 //                     filter that is its own mirror image if the axis is flipped: nearest and area round to one side.
 //   flip              toggles; always possible. Later positions and widths are mirrored into the canvas.
-//   colours           follow in order, as long as there is room.
+//   colors           follow in order, as long as there is room.
 //
 // Invariants after each operation, on each axis:
 //   start + size <= input; size, resized and canvas are at least 1; canvas <= kMaxSide.
@@ -126,7 +126,7 @@ void Composer::append(Size size) noexcept {
 
 Status Composer::begin_pass() noexcept {
   if (program_.pass_count == kMaxPasses)
-    return bad("the operations need more than 16 passes; put crops and resizes before colours and pads");
+    return bad("the operations need more than 16 passes; put crops and resizes before color operations and pads");
   append({height(), width()});
   return {};
 }

@@ -23,23 +23,23 @@ bool range(double from, double to, double least, double most) noexcept {
 }
 
 Status check_resampling(double filter, double antialias) noexcept {
-  if (!whole(filter, 0, static_cast<double>(Filter::bicubic))) return bad("there is no such filter");
-  if (!flag(antialias)) return bad("antialias is neither 0 nor 1");
+  if (!whole(filter, 0, static_cast<double>(Filter::bicubic))) return bad("the filter is unknown");
+  if (!flag(antialias)) return bad("antialias must be 0 or 1");
   return {};
 }
 
 Status check_border(double fill, double border) noexcept {
-  if (!whole(border, 0, static_cast<double>(Border::reflect))) return bad("there is no such border");
-  if (!within(fill, -32768, 65535)) return bad("the fill is no level of an image: -32768 to 65535");
+  if (!whole(border, 0, static_cast<double>(Border::reflect))) return bad("the border is unknown");
+  if (!within(fill, -32768, 65535)) return bad("fill must be in [-32768, 65535]");
   return {};
 }
 
 Status check_jitter(const std::array<double, 8>& p) noexcept {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  if (!range(p[0], p[1], 0, kMost)) return bad("brightness is no range of factors");
-  if (!range(p[2], p[3], 0, kMost)) return bad("contrast is no range of factors");
-  if (!range(p[4], p[5], 0, kMost)) return bad("saturation is no range of factors");
-  if (!range(p[6], p[7], -0.5, 0.5)) return bad("hue is no range within half a turn");
+  constexpr double kMaxFactor = std::numeric_limits<float>::max();
+  if (!range(p[0], p[1], 0, kMaxFactor)) return bad("brightness must be a range of factors, from <= to");
+  if (!range(p[2], p[3], 0, kMaxFactor)) return bad("contrast must be a range of factors, from <= to");
+  if (!range(p[4], p[5], 0, kMaxFactor)) return bad("saturation must be a range of factors, from <= to");
+  if (!range(p[6], p[7], -0.5, 0.5)) return bad("hue must be a range within [-0.5, 0.5]");
   return {};
 }
 
@@ -47,39 +47,41 @@ Status check_op(const Op& op) noexcept {
   const auto& p = op.parameters;
   switch (op.kind) {
     case OpKind::resize:
-      if (!flag(p[0])) return bad("resize: exact is neither 0 nor 1");
-      if (!side(p[1]) || (p[0] == 1 && !side(p[2]))) return bad("resize: a side is not within 1 to 65535");
+      if (!flag(p[0])) return bad("resize: exact must be 0 or 1");
+      if (!side(p[1]) || (p[0] == 1 && !side(p[2]))) return bad("resize: every side must be in [1, 65535]");
       return check_resampling(p[3], p[4]);
     case OpKind::center_crop:
-      if (!side(p[0]) || !side(p[1])) return bad("center_crop: a side is not within 1 to 65535");
+      if (!side(p[0]) || !side(p[1])) return bad("center_crop: every side must be in [1, 65535]");
       return {};
     case OpKind::random_crop:
-      if (!side(p[0]) || !side(p[1])) return bad("random_crop: a side is not within 1 to 65535");
-      if (!flag(p[2])) return bad("random_crop: pad if needed is neither 0 nor 1");
+      if (!side(p[0]) || !side(p[1])) return bad("random_crop: every side must be in [1, 65535]");
+      if (!flag(p[2])) return bad("random_crop: pad_if_needed must be 0 or 1");
       return check_border(p[3], p[4]);
     case OpKind::random_resized_crop:
-      if (!side(p[0]) || !side(p[1])) return bad("random_resized_crop: a side is not within 1 to 65535");
+      if (!side(p[0]) || !side(p[1])) return bad("random_resized_crop: every side must be in [1, 65535]");
       if (!range(p[2], p[3], std::numeric_limits<float>::min(), kMaxRatio))
-        return bad("random_resized_crop: scale is no range of shares of the area");
-      if (!range(p[4], p[5], kMinRatio, kMaxRatio)) return bad("random_resized_crop: ratio is no range of ratios");
+        return bad("random_resized_crop: scale must be a range of fractions of the area, above 0");
+      if (!range(p[4], p[5], kMinRatio, kMaxRatio))
+        return bad("random_resized_crop: ratio must be a range of aspect ratios, above 0");
       return check_resampling(p[6], p[7]);
     case OpKind::horizontal_flip:
     case OpKind::vertical_flip:
-      return within(p[0], 0, 1) ? Status{} : bad("flip: the probability is not within 0 to 1");
+      return within(p[0], 0, 1) ? Status{} : bad("flip: the probability must be in [0, 1]");
     case OpKind::pad:
       for (int k = 0; k < 4; ++k)
-        if (!whole(p[k], 0, kMaxParameterSide)) return bad("pad: a width is not within 0 to 65535");
+        if (!whole(p[k], 0, kMaxParameterSide)) return bad("pad: every width must be in [0, 65535]");
       return check_border(p[4], p[5]);
     case OpKind::color_jitter:
       return check_jitter(p);
     case OpKind::grayscale:
-      if (!within(p[0], 0, 1)) return bad("grayscale: the probability is not within 0 to 1");
-      if (p[1] != 1 && p[1] != 3) return bad("grayscale: 1 or 3 channels can come out");
-      // Else the number of channels would be a matter of chance, and samples would not fit into one batch.
-      if (p[0] < 1 && p[1] != 3) return bad("grayscale: with a probability below 1 the channels stay three");
+      if (!within(p[0], 0, 1)) return bad("grayscale: the probability must be in [0, 1]");
+      if (p[1] != 1 && p[1] != 3) return bad("grayscale: the number of output channels must be 1 or 3");
+      // Else the number of channels would be random, and samples would not fit into one batch.
+      if (p[0] < 1 && p[1] != 3)
+        return bad("grayscale: with a probability < 1 the number of output channels must be 3");
       return {};
   }
-  return bad("there is no such operation");
+  return bad("the operation is unknown");
 }
 
 // Sides are below 2^24, so no product wraps.
@@ -88,7 +90,7 @@ std::uint64_t area(std::uint32_t rows, std::uint32_t columns) noexcept { return 
 }  // namespace
 
 Status check_ops(std::span<const Op> ops) noexcept {
-  if (ops.size() > kMaxOps) return bad("there are more than 32 operations");
+  if (ops.size() > kMaxOps) return bad("there must be at most 32 operations");
   for (const Op& op : ops)
     if (const Status status = check_op(op); !status) return status;
   return {};

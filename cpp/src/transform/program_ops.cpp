@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each operation does, as torchvision does it: the draws that it makes, and the crops, resizes, pads, flips and
-// colours that come of them. spec/recipe.md says which number of which block decides what.
+// colors that come of them. spec/recipe.md says which number of which block decides what.
 #include <algorithm>
 #include <cmath>
 

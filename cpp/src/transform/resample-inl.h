@@ -55,10 +55,10 @@ inline void sum_columns_8(const ColumnSums<std::int16_t>& job) noexcept {
 }
 
 inline void clamp_8(std::int16_t* row, std::size_t samples) noexcept {
-  constexpr std::int16_t kMost = 255 << kMiddleBits;
+  constexpr std::int16_t kMax = 255 << kMiddleBits;
   for (std::size_t i = 0; i < samples; ++i) {
     const std::int16_t x = row[i] > 0 ? row[i] : std::int16_t{0};
-    row[i] = x < kMost ? x : kMost;
+    row[i] = x < kMax ? x : kMax;
   }
 }
 
@@ -148,9 +148,9 @@ inline void clamp_float(float* row, PixelType type, std::size_t samples) noexcep
 template <class Sample>
 inline std::int32_t nearest_level(float x) {
   constexpr float kLeast = std::is_signed_v<Sample> ? -32768 : 0;
-  constexpr float kMost = sizeof(Sample) == 1 ? 255 : std::is_signed_v<Sample> ? 32767 : 65535;
+  constexpr float kMax = sizeof(Sample) == 1 ? 255 : std::is_signed_v<Sample> ? 32767 : 65535;
   x = x > kLeast ? x : kLeast;
-  x = x < kMost ? x : kMost;
+  x = x < kMax ? x : kMax;
   return static_cast<std::int32_t>((x - kLeast) + 0.5f) + static_cast<std::int32_t>(kLeast);
 }
 

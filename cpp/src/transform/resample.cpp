@@ -10,7 +10,7 @@ namespace {
 
 // With more taps than this, integer weights would become coarse. With 253, noise came out within 0.01 levels of the
 // exact sum, its rounding apart.
-constexpr std::uint32_t kMostIntegerTaps = 256;
+constexpr std::uint32_t kMaxIntegerTaps = 256;
 
 // All rows of the vertical pass through the horizontal one, a block at a time.
 template <class Number>
@@ -82,7 +82,7 @@ Status resample(const Resample& job, RowSource& source, std::uint8_t* out, std::
                 Workspace& workspace) noexcept {
   if (job.filter == Filter::nearest) return resample_nearest(job, source, out, row_stride, workspace);
   const std::uint32_t taps = std::max(most_taps(rows_of(job)), most_taps(columns_of(job)));
-  if (job.type.depth == 8 && taps <= kMostIntegerTaps)
+  if (job.type.depth == 8 && taps <= kMaxIntegerTaps)
     return resample_with<std::int16_t>(job, source, out, row_stride, workspace);
   return resample_with<float>(job, source, out, row_stride, workspace);
 }
