@@ -27,7 +27,7 @@ inline SampleMap sample_map(const DecodeTiles& job) {
           static_cast<std::uint16_t>(h.is_signed && !job.values ? 0x8000 : 0), h.sample_bytes()};
 }
 
-inline U8 undo_colour(U8 x, unsigned code, U8 previous, U8 before) {
+inline U8 undo_color(U8 x, unsigned code, U8 previous, U8 before) {
   const U8 mid = set_all(std::uint8_t{128});
   if (code == 1) return sub(add(x, previous), mid);
   if (code == 2) return sub(add(x, avg(previous, before)), mid);
@@ -49,10 +49,10 @@ inline void emit_bytes(const EmitTile<std::uint8_t>& t, std::ptrdiff_t row, std:
   const unsigned code0 = t.codes[0], code2 = t.codes[2], code3 = C == 4 ? t.codes[3] : 0;
   for (std::uint32_t x = v.left; x < v.right; x += 32, out += 32 * C) {
     const U8 g = load(t.channel[1] + row + x);
-    const U8 r = undo_colour(load(t.channel[0] + row + x), code0, g, g);
-    const U8 b = undo_colour(load(t.channel[2] + row + x), code2, g, r);
+    const U8 r = undo_color(load(t.channel[0] + row + x), code0, g, g);
+    const U8 b = undo_color(load(t.channel[2] + row + x), code2, g, r);
     U8 a = b;
-    if constexpr (C == 4) a = undo_colour(load(t.channel[3] + row + x), code3, b, g);
+    if constexpr (C == 4) a = undo_color(load(t.channel[3] + row + x), code3, b, g);
     const auto put = [&](std::uint8_t* to) {
       if constexpr (C == 3)
         store_interleaved3(to, r, g, b);
@@ -70,7 +70,7 @@ inline void emit_bytes(const EmitTile<std::uint8_t>& t, std::ptrdiff_t row, std:
 }
 
 template <class S>
-inline void undo_colour_row(const EmitTile<S>& t, std::ptrdiff_t at, std::uint32_t n, std::uint32_t channels) {
+inline void undo_color_row(const EmitTile<S>& t, std::ptrdiff_t at, std::uint32_t n, std::uint32_t channels) {
   constexpr S mid = static_cast<S>(S{1} << (8 * sizeof(S) - 1));
   for (std::uint32_t p = 1; p < channels; ++p) {
     const std::uint32_t c = coded_channel(p, channels);
@@ -113,7 +113,7 @@ inline void emit_row(const EmitTile<S>& t, std::ptrdiff_t row, std::uint32_t cha
   }
   const std::ptrdiff_t at = row + t.window.left;
   const std::uint32_t n = t.window.right - t.window.left;
-  undo_colour_row(t, at, n, channels);
+  undo_color_row(t, at, n, channels);
   if (channels == 1 && map.identity())
     std::memcpy(out, t.channel[0] + at, n * sizeof(S));
   else if (map.bytes == 1)
@@ -161,8 +161,8 @@ inline void store_pixels(std::uint8_t* to, std::uint32_t pixel_bytes, const U8* 
 }
 
 // A row of pixels from at most 16 colors of at most 4 bytes: vectors look them up.
-inline void emit_few_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t (*tables)[16],
-                             std::uint32_t pixel_bytes, std::uint8_t* out) {
+inline void emit_few_colors(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t (*tables)[16],
+                            std::uint32_t pixel_bytes, std::uint8_t* out) {
   for (std::uint32_t x = 0; x < n; x += 32, out += 32 * pixel_bytes) {
     U8 bytes[4];
     const U8 number = load(numbers + x);
@@ -178,8 +178,8 @@ inline void emit_few_colours(const std::uint8_t* numbers, std::uint32_t n, const
 }
 
 template <std::uint32_t Bytes>
-inline void emit_many_colours(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colors,
-                              std::uint8_t* out) {
+inline void emit_many_colors(const std::uint8_t* numbers, std::uint32_t n, const std::uint8_t* colors,
+                             std::uint8_t* out) {
   for (std::uint32_t x = 0; x < n; ++x, out += Bytes) std::memcpy(out, colors + Bytes * numbers[x], Bytes);
 }
 
@@ -196,17 +196,17 @@ HR_STAGE void emit_palette(const std::uint8_t* numbers, std::ptrdiff_t pitch, co
     std::uint8_t* out = v.out + static_cast<std::ptrdiff_t>(y - v.top) * v.row_stride;
     const std::uint8_t* from = numbers + static_cast<std::ptrdiff_t>(y) * pitch + v.left;
     if (few) {
-      emit_few_colours(from, n, tables, pixel_bytes, out);
+      emit_few_colors(from, n, tables, pixel_bytes, out);
     } else if (pixel_bytes == 1) {
-      emit_many_colours<1>(from, n, colors, out);
+      emit_many_colors<1>(from, n, colors, out);
     } else if (pixel_bytes == 2) {
-      emit_many_colours<2>(from, n, colors, out);
+      emit_many_colors<2>(from, n, colors, out);
     } else if (pixel_bytes == 3) {
       // Four bytes at a time; the last pixel must not touch what follows it.
       for (std::uint32_t x = 0; x + 1 < n; ++x, out += 3) std::memcpy(out, colors + 3 * from[x], 4);
       std::memcpy(out, colors + 3 * from[n - 1], 3);
     } else if (pixel_bytes == 4) {
-      emit_many_colours<4>(from, n, colors, out);
+      emit_many_colors<4>(from, n, colors, out);
     } else {
       for (std::uint32_t x = 0; x < n; ++x, out += pixel_bytes)
         std::memcpy(out, colors + std::size_t{pixel_bytes} * from[x], pixel_bytes);

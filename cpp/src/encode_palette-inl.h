@@ -2,7 +2,7 @@
 // The palette kind of tiles in the encoder (spec §6.3). Included inside a target's namespace.
 
 struct PaletteScratch {
-  std::uint64_t keys[kMaxColours];
+  std::uint64_t keys[kMaxColors];
   std::uint64_t slot_key[1024];
   std::uint16_t slot_number[1024];  // number + 1; 0: the slot is free
   std::uint8_t order[256];
@@ -19,8 +19,8 @@ inline std::uint64_t pixel_key(PlaneSet<S> planes, std::uint32_t channels, std::
 
 // Numbers the colors in order of appearance; returns how many there are, or 0 if they are more than a palette holds.
 template <class S>
-HR_STAGE std::uint32_t number_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
-                                      PaletteScratch& s) {
+HR_STAGE std::uint32_t number_colors(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
+                                     PaletteScratch& s) {
   std::memset(s.slot_number, 0, sizeof s.slot_number);
   std::uint32_t colors = 0;
   std::uint64_t last_key = 0;
@@ -33,7 +33,7 @@ HR_STAGE std::uint32_t number_colours(PlaneSet<S> planes, std::uint32_t channels
         std::size_t slot = (key * 0x9E3779B97F4A7C15U) >> 54;
         while (s.slot_number[slot] != 0 && s.slot_key[slot] != key) slot = (slot + 1) % 1024;
         if (s.slot_number[slot] == 0) {
-          if (colors == kMaxColours) return 0;
+          if (colors == kMaxColors) return 0;
           s.keys[colors] = key;
           s.slot_key[slot] = key;
           s.slot_number[slot] = static_cast<std::uint16_t>(++colors);
@@ -48,8 +48,8 @@ HR_STAGE std::uint32_t number_colours(PlaneSet<S> planes, std::uint32_t channels
 }
 
 // Sorts the colors and renumbers the pixels. Shell sort: short, and no library code is pulled in.
-inline void sort_colours(std::uint32_t colors, std::uint32_t w, std::uint32_t h, PaletteScratch& s) {
-  std::uint8_t by_rank[kMaxColours];
+inline void sort_colors(std::uint32_t colors, std::uint32_t w, std::uint32_t h, PaletteScratch& s) {
+  std::uint8_t by_rank[kMaxColors];
   for (std::uint32_t i = 0; i < colors; ++i) by_rank[i] = static_cast<std::uint8_t>(i);
   constexpr std::uint32_t gaps[] = {57, 23, 10, 4, 1};
   for (const std::uint32_t gap : gaps) {
@@ -60,7 +60,7 @@ inline void sort_colours(std::uint32_t colors, std::uint32_t w, std::uint32_t h,
       by_rank[k] = moving;
     }
   }
-  std::uint64_t sorted[kMaxColours];
+  std::uint64_t sorted[kMaxColors];
   for (std::uint32_t i = 0; i < colors; ++i) {
     s.order[by_rank[i]] = static_cast<std::uint8_t>(i);
     sorted[i] = s.keys[by_rank[i]];
@@ -83,9 +83,9 @@ inline std::uint8_t predict_number(const std::uint8_t* at, std::uint32_t x, std:
 template <class S>
 HR_STAGE std::size_t encode_palette(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
                                     PaletteScratch& s, std::uint8_t* const out) {
-  const std::uint32_t colors = number_colours(planes, channels, w, h, s);
+  const std::uint32_t colors = number_colors(planes, channels, w, h, s);
   if (colors == 0) return 0;
-  sort_colours(colors, w, h, s);
+  sort_colors(colors, w, h, s);
   std::uint8_t* to = out;
   *to++ = kPalette;
   *to++ = static_cast<std::uint8_t>(colors);

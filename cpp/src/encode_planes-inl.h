@@ -120,8 +120,8 @@ inline std::uint32_t texture(std::uint32_t x, std::uint32_t w, std::uint32_t h, 
 
 // The code of each channel that leaves the least texture.
 template <class S>
-HR_STAGE void choose_colours(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
-                             std::uint8_t* codes) {
+HR_STAGE void choose_colors(PlaneSet<S> planes, std::uint32_t channels, std::uint32_t w, std::uint32_t h,
+                            std::uint8_t* codes) {
   using V = Vector<S>;
   for (std::uint32_t p = 0; p < channels; ++p) {
     const std::uint32_t c = coded_channel(p, channels);

@@ -17,8 +17,8 @@ inline constexpr std::uint32_t kMaxTileWidth = 1U << kMaxTileWidthLog2;
 inline constexpr std::uint32_t kStrip = 32;      // columns that share a predictor in a coded tile
 inline constexpr std::uint32_t kFirstClass = 8;  // what the first block of a plane is predicted from
 inline constexpr std::uint32_t kFirstWidth = 4;
-inline constexpr std::uint32_t kEscape = 12;       // numbers from here on are escapes in blocks of 16-bit values
-inline constexpr std::uint32_t kMaxColours = 255;  // of a palette tile
+inline constexpr std::uint32_t kEscape = 12;      // numbers from here on are escapes in blocks of 16-bit values
+inline constexpr std::uint32_t kMaxColors = 255;  // of a palette tile
 
 enum Predictor : std::uint8_t { kAvg = 0, kMed = 1, kMedAvg = 2, kAvgNe = 3, kMedAvgNe = 4, kPredictors = 5 };
 

@@ -24,7 +24,7 @@ class RunDecoder {
     return round_up(sizeof(DecodeScratch)) + h.channels * (sizeof(PredictorMasks<2>) + sizeof(PredictorMasks<1>)) +
            round_up(h.channels * kPlaneSamples * sizeof(S)) + round_up(h.channels * kPlaneGroups + kSlack) +
            round_up(positions_bytes(h)) + round_up(tile_bytes(h) + kOverread) +
-           round_up(kMaxColours * h.pixel_bytes() + kSlack) + 256;
+           round_up(kMaxColors * h.pixel_bytes() + kSlack) + 256;
   }
 
   explicit RunDecoder(const DecodeTiles& job)
@@ -42,7 +42,7 @@ class RunDecoder {
     grids_ = carve(header_.channels * kPlaneGroups + kSlack);
     positions_ = carve(positions_bytes(header_)) + kSlack / 2;
     tail_ = carve(tile_bytes(header_) + kOverread);
-    colors_ = carve(kMaxColours * header_.pixel_bytes() + kSlack);
+    colors_ = carve(kMaxColors * header_.pixel_bytes() + kSlack);
     fixed_->inner1.fill(0, kGroupColumns, 0xFF);
     fixed_->inner2.fill(0, kGroupColumns, 0xFF);
     for (std::uint32_t c = 0; c < kGroupColumns; c += header_.tile_width) {

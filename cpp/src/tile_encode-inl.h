@@ -99,7 +99,7 @@ class TileEncoder {
 
   // Writes the color bytes, returns the codes by channel.
   std::uint8_t* color(std::uint8_t* to, std::uint8_t* codes) {
-    choose_colours(value_planes(), channels_, job_.w, job_.h, codes);
+    choose_colors(value_planes(), channels_, job_.w, job_.h, codes);
     for (std::uint32_t i = 0; i < ceil_div(channels_, 4); ++i) {
       *to = 0;
       for (std::uint32_t c = 4 * i; c < channels_ && c < 4 * i + 4; ++c)
