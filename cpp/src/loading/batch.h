@@ -116,7 +116,7 @@ class Batch {
   // True if all samples of the field have the same shape. Then they are contiguous, from the first one's data.
   bool uniform(std::size_t f) const noexcept { return uniform_[f]; }
   const std::shared_ptr<Block>& block(std::size_t f) const noexcept { return blocks_[f]; }
-  // Sorted by position, then field.
+  // Sorted by position, then field. Throws std::bad_alloc.
   std::vector<Failure> failures() const EXCLUDES(mutex_);
 
   // For threads that have one of the batch's jobs.

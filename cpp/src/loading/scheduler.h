@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which thread does which job next, and which threads may compute.
 //
-// At most `cores` threads compute at a time. A thread whose read waits for storage gives its core to another thread.
+// At most `cores` threads compute at a time, and one more while reads wait (loading/cores.h). A thread whose read waits
+// for storage gives its core to another thread.
 // While reads wait, up to kMaxExtraThreads more threads are started, so that storage always has several requests and
 // all cores stay busy. If reads do not wait, as from the page cache, none of this happens.
 //
