@@ -260,16 +260,6 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Peak memory of this program. Not ru_maxrss, which on Linux starts at that of the process that started this one.
-long peak_kilobytes() {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(std::fopen("/proc/self/status", "r"), std::fclose);
-  char line[256];
-  long kilobytes = 0;
-  while (status && std::fgets(line, sizeof line, status.get()))
-    if (std::sscanf(line, "VmHWM: %ld", &kilobytes) == 1) break;
-  return kilobytes;
-}
-
 void run(Bytes input) {
   static Dataset dataset;
   dataset.begin_run();

@@ -18,8 +18,9 @@ from tests.records.samples import write
 
 import headrace
 from headrace.errors import CorruptDataset, HeadraceError
-from headrace.records import Manifest, _ipc, _layout, verify
-from headrace.records._index import Index
+from headrace.records import Manifest, layout, verify
+from headrace.records.index import _ipc
+from headrace.records.index._index import Index
 
 FORGERIES = 400
 
@@ -174,8 +175,8 @@ def test_a_shard_that_is_cut_short_while_it_is_open_is_an_error(copy):
 def test_a_shard_that_is_cut_short_while_it_is_verified_is_reported(path, monkeypatch):
     """Its size is right when it is opened, and then bytes are missing."""
     shard = headrace.open(path).manifest.shards[0]
-    monkeypatch.setattr(_layout, "read_at", lambda *_: 0)
-    check = _layout.check_shard(path / "shards/000000.hrs", shard, None, 64)
+    monkeypatch.setattr(layout, "read_at", lambda *_: 0)
+    check = layout.check_shard(path / "shards/000000.hrs", shard, None, 64)
     assert "cut short at offset 0" in check.elsewhere[0][1]
 
 

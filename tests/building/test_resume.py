@@ -117,9 +117,9 @@ class Stop(Exception):
 
 def stop_after(monkeypatch, steps):
     """Let so many renames happen, and not the next."""
-    from headrace.records import _durable  # noqa: PLC0415
+    from headrace.records import durable  # noqa: PLC0415
 
-    real, left = _durable.put, [steps]
+    real, left = durable.put, [steps]
 
     def put(temporary, path):
         if left[0] == 0:
@@ -127,7 +127,7 @@ def stop_after(monkeypatch, steps):
         left[0] -= 1
         real(temporary, path)
 
-    monkeypatch.setattr(_durable, "put", put)
+    monkeypatch.setattr(durable, "put", put)
     monkeypatch.setattr("headrace.building._site.put", put)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.codec.pictures import Recipe
 
 import headrace
-from headrace.codec import _decode
+from headrace.codec import decoding
 from headrace.errors import CorruptImage, ImageTooLarge
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_each_of_many_images_has_the_limit(native: Native, mode: str) -> None:
 @pytest.mark.parametrize("shape", [(20, 30, 3), (300, 500), (70, 900, 64)])
 def test_verify_reads_every_tile_in_pieces(monkeypatch: pytest.MonkeyPatch, mode: str, shape: tuple[int, ...]) -> None:
     """A damaged byte anywhere is found, whatever the size of the pieces."""
-    monkeypatch.setattr(_decode, "_PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(decoding, "_PIECE_BYTES", 1 << 12)
     data = bytearray(headrace.encode(np.random.default_rng(1).integers(0, 9, shape, np.uint8), mode=mode))
     headrace.codec.verify(data)
     for place in (len(data) - 1, len(data) * 3 // 4, len(data) // 2):

@@ -12,7 +12,7 @@ from tests.formats.pictures import exif, picture, saved
 
 from headrace import formats
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats import _riff
+from headrace.formats.containers import _riff
 
 WEBP = formats.get("webp")
 

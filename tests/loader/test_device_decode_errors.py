@@ -21,7 +21,7 @@ import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
 from headrace.errors import CorruptDataset, CorruptImage, LoaderError, TransformError  # noqa: E402
 from headrace.kernels import _backend  # noqa: E402
-from headrace.records._checksum import crc32c  # noqa: E402
+from headrace.records.checksum import crc32c  # noqa: E402
 from headrace.transforms import CenterCrop, RandomCrop, Resize  # noqa: E402
 
 COUNT = 12

@@ -16,7 +16,7 @@ from tests.loader.datasets import COUNT, labels
 import headrace
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, ImageTooLarge, UnsupportedDataset
 from headrace.formats import MAX_PIXELS
-from headrace.records._schema import FORMAT_CODES
+from headrace.records.schema import FORMAT_CODES
 from headrace.transforms import CenterCrop, HorizontalFlip, RandomCrop, Resize, Views
 
 DTYPES = {"height": "<u4", "width": "<u4", "channels": "u1", "dtype": "u1", "format": "u1"}

@@ -16,9 +16,10 @@ from tests.records.samples import make_sample, write
 
 import headrace
 from headrace.errors import CorruptDataset, HeadraceError
-from headrace.records import Manifest, _write_index
-from headrace.records._manifest import IndexFile
-from headrace.records._schema import RENDITION_COLUMNS
+from headrace.records import Manifest
+from headrace.records.index import writing
+from headrace.records.manifest import IndexFile
+from headrace.records.schema import RENDITION_COLUMNS
 
 ROWS = 47
 
@@ -26,7 +27,7 @@ ROWS = 47
 @pytest.fixture(scope="module", params=[65536, 5], ids=["one record batch", "ten record batches"])
 def path(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_write_index, "MAX_ROWS", request.param)
+        patch.setattr(writing, "MAX_ROWS", request.param)
         path = write(tmp_path_factory.mktemp("gather") / "some.hr", ROWS)
     assert len(headrace.open(path).manifest.index.batches) == (1 if request.param > ROWS else 10)
     return path
@@ -166,7 +167,7 @@ def test_columns_that_are_not_in_the_file_are_refused(path, tmp_path):
         for rows in batches:
             new.write_batch(table.slice(start, rows).combine_chunks().to_batches()[0])
             start += rows
-    n_bytes, checksums = _write_index.sum_blocks(copy / "index.arrow")
+    n_bytes, checksums = writing.sum_blocks(copy / "index.arrow")
     manifest = replace(Manifest.load(copy), index=IndexFile(n_bytes, batches, checksums))
     (copy / "dataset.json").write_bytes(manifest.to_bytes())
     with pytest.raises(CorruptDataset, match=r"index\.arrow: record batch \d: its buffers must not be compressed"):

@@ -14,7 +14,7 @@ from tests.formats.pictures import picture, saved
 
 from headrace import _core, formats
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.records._schema import FORMAT_CODES
+from headrace.records.schema import FORMAT_CODES
 
 CODE = FORMAT_CODES["jpeg"]
 JPEG = formats.get("jpeg")

@@ -18,7 +18,7 @@ from headrace.offload.exchange._cell import CELL_BYTES, pack_cell
 from headrace.offload.exchange._folder import make_rank_folder
 from headrace.offload.exchange._machine import this_process
 from headrace.offload.exchange._status import HostRequest
-from headrace.records._checksum import crc32c, to_hex
+from headrace.records.checksum import crc32c, to_hex
 
 DEEP = "[" * 3000
 BOTTOMLESS = '{"a":' * 700 + "1" + "}" * 700

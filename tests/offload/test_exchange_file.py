@@ -20,7 +20,7 @@ from headrace.offload.exchange._batch_writer import BatchWriter
 from headrace.offload.exchange._buffers import Buffers
 from headrace.offload.exchange._names import Origin, Stretch, batch_file, batch_of, is_run, rank_of
 from headrace.offload.exchange._reader import Reader
-from headrace.records._checksum import crc32c
+from headrace.records.checksum import crc32c
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
 ORIGIN = Origin("run", "00aa", "f" * 32)

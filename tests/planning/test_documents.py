@@ -10,7 +10,7 @@ import pytest
 from tests.planning.conftest import make_cost
 
 from headrace.planning import Calibration, Machine, parse_emulation
-from headrace.planning._documents import write_json
+from headrace.planning.documents import write_json
 from headrace.units import parse_bytes, parse_rate
 
 

@@ -16,7 +16,7 @@ from tests.planning.conftest import make_cost
 
 from headrace import errors
 from headrace.planning import Calibration, Cost, Machine, Plan, Prediction, plan, predict
-from headrace.records._plan import load_plan, parse_mixes
+from headrace.records.plan import load_plan, parse_mixes
 
 numbers = st.floats(0.01, 100)
 

@@ -20,7 +20,7 @@ from tests.profiling.test_report import HOSTILE, SUBJECTS
 import headrace
 from headrace.cli import app
 from headrace.planning import parse_values
-from headrace.planning._commands import command_line, new_dataset_path, shell_word
+from headrace.planning.commands import command_line, new_dataset_path, shell_word
 from headrace.profiling import Report, judge
 
 GAIN = 0.15

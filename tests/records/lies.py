@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.records import Manifest
-from headrace.records._manifest import IndexFile
-from headrace.records._write_index import sum_blocks
+from headrace.records.index.writing import sum_blocks
+from headrace.records.manifest import IndexFile
 
 
 def rewrite_index(

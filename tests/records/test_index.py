@@ -18,10 +18,10 @@ from tests.records.lies import rewrite_index
 
 import headrace
 from headrace.errors import CorruptDataset, HeadraceError, UnsupportedDataset
-from headrace.records import _write_index
-from headrace.records._arrays import make_array
-from headrace.records._columns import Batch
-from headrace.records._schema import arrow_schema, make_fields
+from headrace.records.arrays import make_array
+from headrace.records.index import writing
+from headrace.records.index._columns import Batch
+from headrace.records.schema import arrow_schema, make_fields
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -66,8 +66,8 @@ def test_rows_survive_the_index(tmp_path_factory, table, cuts, most):
     parts = [whole.slice(start, stop - start) for start, stop in pairwise(edges)]
     path = tmp_path_factory.mktemp("index") / "index.arrow"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_write_index, "MAX_ROWS", most)
-        written = _write_index.write_index(path, fields, parts)
+        patch.setattr(writing, "MAX_ROWS", most)
+        written = writing.write_index(path, fields, parts)
 
     assert sum(written.batches) == len(rows)
     assert all(0 < n <= most for n in written.batches)
@@ -112,11 +112,11 @@ def test_pandas_is_not_imported(tmp_path):
 
 def test_batches_end_when_their_values_are_large(tmp_path, monkeypatch):
     """Rows of 400 bytes and a limit of 1000: the third row reaches it."""
-    monkeypatch.setattr(_write_index, "MAX_VALUE_BYTES", 1000)
+    monkeypatch.setattr(writing, "MAX_VALUE_BYTES", 1000)
     fields = make_fields({"blob": "bytes", "words": "list<list<str>>"})
     rows = [{"key": "k", "blob": bytes(199), "words": [["é" * 50], ["x" * 50, "y" * 50]]} for _ in range(8)]
     tables = [pa.Table.from_pylist(rows[:4], schema=arrow_schema(fields))] * 2
-    written = _write_index.write_index(tmp_path / "index.arrow", fields, tables)
+    written = writing.write_index(tmp_path / "index.arrow", fields, tables)
     assert written.batches == (3, 3, 2)
 
 
@@ -127,8 +127,8 @@ def test_the_bytes_do_not_depend_on_how_rows_came(tmp_path):
         for n in range(50)
     ]
     whole = pa.Table.from_pylist(rows, schema=arrow_schema(fields))
-    _write_index.write_index(tmp_path / "one", fields, [whole])
-    _write_index.write_index(tmp_path / "many", fields, [whole.slice(n, 7) for n in range(0, 50, 7)])
+    writing.write_index(tmp_path / "one", fields, [whole])
+    writing.write_index(tmp_path / "many", fields, [whole.slice(n, 7) for n in range(0, 50, 7)])
     assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
 
 

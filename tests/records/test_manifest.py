@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.records import Manifest, verify
-from headrace.records._checksum import crc32c, to_hex
+from headrace.records.checksum import crc32c, to_hex
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from headrace.records import hash64, load_plan
-from headrace.records._plan import parse_mixes, unit_interval
+from headrace.records.plan import parse_mixes, unit_interval
 
 
 def plan_of(shares: dict[str, float], renditions: int = 1) -> dict:

@@ -13,8 +13,8 @@ import pytest
 
 import headrace
 from headrace.records import Manifest
-from headrace.records._schema import arrow_schema
-from headrace.records._write_index import write_index
+from headrace.records.index.writing import write_index
+from headrace.records.schema import arrow_schema
 
 # Run in a process of its own, after the imports that any user of the package has paid for.
 MEASURE = """

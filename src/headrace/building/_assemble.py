@@ -15,10 +15,10 @@ from headrace import __version__
 from headrace.building._parts import Part
 from headrace.building._report import BuildReport, Skipped
 from headrace.building._site import Site
-from headrace.records._arrays import to_numpy
-from headrace.records._manifest import INDEX, MANIFEST, MAX_SKIPPED, Manifest
-from headrace.records._schema import FORMAT_NAMES, Field
-from headrace.records._write_index import write_index
+from headrace.records.arrays import to_numpy
+from headrace.records.index.writing import write_index
+from headrace.records.manifest import INDEX, MANIFEST, MAX_SKIPPED, Manifest
+from headrace.records.schema import FORMAT_NAMES, Field
 
 _MUCH_LARGER = 1.5  # from so many times the size of the source on, a dataset is worth a warning
 

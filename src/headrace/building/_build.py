@@ -28,7 +28,7 @@ from headrace.building._report import BuildReport
 from headrace.building._site import BUILDING, Site, refuse_finished, refuse_strangers, remove_building
 from headrace.errors import BuildError
 from headrace.records import Dataset
-from headrace.records._manifest import MANIFEST
+from headrace.records.manifest import MANIFEST
 from headrace.sources import DatasetSource, Source, open_source
 from headrace.units import usable_cores
 

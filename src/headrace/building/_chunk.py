@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from headrace.building._convert import BadSample, StoredSample, convert
 from headrace.building._options import Conversion
-from headrace.records._arrays import make_array
-from headrace.records._layout import aligned
-from headrace.records._schema import MAX_KEY_BYTES, arrow_schema
-from headrace.records._schema import columns as schema_columns
+from headrace.records.arrays import make_array
+from headrace.records.layout import aligned
+from headrace.records.schema import MAX_KEY_BYTES, arrow_schema
+from headrace.records.schema import columns as schema_columns
 
 if TYPE_CHECKING:
     from headrace.sources import Item, Source

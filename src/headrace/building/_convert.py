@@ -16,14 +16,14 @@ import numpy.typing as npt
 from headrace import formats
 from headrace.building._options import KEEP, Conversion
 from headrace.codec import inspect
-from headrace.codec._decode import matches
-from headrace.codec._images import as_image
+from headrace.codec.decoding import matches
+from headrace.codec.images import as_image
 from headrace.errors import CorruptImage, HeadraceError, UnsupportedImage
 from headrace.formats import ImageShape
-from headrace.formats._channels import Extra, color_mark, extra_channels, pillow_extra
-from headrace.formats._exif import UPRIGHT, orientation, turned, upright
-from headrace.records._checksum import crc32c
-from headrace.records._schema import (
+from headrace.formats.channels import Extra, color_mark, extra_channels, pillow_extra
+from headrace.formats.exif import UPRIGHT, orientation, turned, upright
+from headrace.records.checksum import crc32c
+from headrace.records.schema import (
     ALPHA_DTYPE_CODES,
     CMYK_DTYPE_CODE,
     DEFAULT_HRI,

@@ -10,8 +10,8 @@ from typing import Any
 from headrace.building._assemble import Provenance, writer_name
 from headrace.errors import HeadraceError
 from headrace.records import Dataset
-from headrace.records._manifest import MANIFEST, Manifest
-from headrace.records._schema import Field
+from headrace.records.manifest import MANIFEST, Manifest
+from headrace.records.schema import Field
 from headrace.sources import Source
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from headrace import formats
 from headrace.errors import UnsupportedImage
-from headrace.records._plan import Mix, load_plan, parse_mixes, single, with_renditions
-from headrace.records._schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
+from headrace.records.plan import Mix, load_plan, parse_mixes, single, with_renditions
+from headrace.records.schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
 
 KEEP = "keep"
 SHARD_BYTES = 256 << 20

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.records._checksum import CHUNK, crc32c, to_hex
-from headrace.records._manifest import Shard
+from headrace.records.checksum import CHUNK, crc32c, to_hex
+from headrace.records.manifest import Shard
 
 _META = b"headrace"
 _SUM_BYTES = 8

@@ -22,7 +22,7 @@ from headrace.building._crew import Crew
 from headrace.building._parts import Part
 from headrace.building._site import Site
 from headrace.errors import BuildError
-from headrace.records._manifest import Shard
+from headrace.records.manifest import Shard
 
 if TYPE_CHECKING:
     from headrace.sources import Item

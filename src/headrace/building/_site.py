@@ -18,10 +18,10 @@ import pyarrow as pa
 from headrace.building._parts import Part, join_rows, read_part, sum_file, write_part
 from headrace.building._swap import aside, keep_dotted, recover, swap
 from headrace.errors import BuildError
-from headrace.records._checksum import to_hex
-from headrace.records._durable import TEMPORARY, put, sync_folder, whole_file
-from headrace.records._manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
-from headrace.records._schema import Field, arrow_schema
+from headrace.records.checksum import to_hex
+from headrace.records.durable import TEMPORARY, put, sync_folder, whole_file
+from headrace.records.manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
+from headrace.records.schema import Field, arrow_schema
 
 BUILDING = ".building"
 _LOCK = "lock"

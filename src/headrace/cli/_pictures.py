@@ -16,8 +16,8 @@ import numpy as np
 
 from headrace import formats
 from headrace.errors import ImageTooLarge, UnsupportedImage
-from headrace.formats import _deep
-from headrace.formats._deep import require_imagecodecs
+from headrace.formats import deep
+from headrace.formats.deep import require_imagecodecs
 
 __all__ = ["Picture", "read_picture", "readable_suffixes", "require_imagecodecs"]
 
@@ -44,7 +44,7 @@ def readable_suffixes() -> frozenset[str]:
     from PIL import Image  # noqa: PLC0415 - slow to import
 
     pillow = {s for s, name in Image.registered_extensions().items() if name in Image.OPEN and name not in _NOT_IMAGES}
-    return frozenset(pillow | _deep.SUFFIXES.keys() | {".npy"})
+    return frozenset(pillow | deep.SUFFIXES.keys() | {".npy"})
 
 
 def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
@@ -54,13 +54,13 @@ def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
     from headrace.codec import pillow  # noqa: PLC0415 - imports Pillow
 
     if data.startswith(b"\x93NUMPY"):
-        return Picture(_deep.load_npy(data, max_pixels=max_pixels), {})
+        return Picture(deep.load_npy(data, max_pixels=max_pixels), {})
     try:
         # The limit is ours: Pillow's own is a global of the process, and warns.
         Image.MAX_IMAGE_PIXELS = None
         image = Image.open(io.BytesIO(data))
     except UnidentifiedImageError:
-        codec = _deep.sniff(memoryview(data)) or _deep.SUFFIXES.get(suffix.lower())
+        codec = deep.sniff(memoryview(data)) or deep.SUFFIXES.get(suffix.lower())
         if codec is None:
             raise UnsupportedImage("no reader of Pillow's or imagecodecs' knows this file, or it is damaged") from None
         return Picture(_read_deep(codec, data, max_pixels, f"to read {suffix} files"), {})
@@ -81,7 +81,7 @@ def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
 def _read_deep(codec: str, data: bytes, max_pixels: int, purpose: str) -> npt.NDArray[Any]:
     if formats.has_more_pages(data):
         raise UnsupportedImage("the file holds several pages, and an .hri holds one; save each page as its own file")
-    return _deep.decode(codec, memoryview(data), max_pixels=max_pixels, purpose=purpose)
+    return deep.decode(codec, memoryview(data), max_pixels=max_pixels, purpose=purpose)
 
 
 def _check_image(image: ImageFile.ImageFile, data: bytes, max_pixels: int) -> None:

@@ -50,7 +50,7 @@ def find_known(given: Path | None, report: Path | None) -> Known:
 
 def _of_plan(path: Path) -> Known:
     from headrace import planning  # noqa: PLC0415
-    from headrace.planning._documents import Document, read_json  # noqa: PLC0415
+    from headrace.planning.documents import Document, read_json  # noqa: PLC0415
 
     read = Document(read_json(path, "plan"), str(path))
     if "calibration" not in read.value:

@@ -184,7 +184,7 @@ class _Run:
 
 def _tell_next(made: Plan, run: _Run, output: Path) -> None:
     """Name the commands that build the dataset and show what it gives; a source that is not known cannot be named."""
-    from headrace.planning._commands import command_line, new_dataset_path, shell_word  # noqa: PLC0415
+    from headrace.planning.commands import command_line, new_dataset_path, shell_word  # noqa: PLC0415
     from headrace.sources import is_dataset  # noqa: PLC0415
 
     skip = ("--on-error", "skip") if _warn_of_left_out(made.calibration) else ()

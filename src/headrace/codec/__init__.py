@@ -4,10 +4,10 @@
 `headrace.codec.pillow`, imported on its own, teaches Pillow to open and save them.
 """
 
-from headrace.codec._decode import decode, decode_many, verify
 from headrace.codec._encode import encode
 from headrace.codec._inspect import ImageInfo, inspect
 from headrace.codec._targets import active_target, targets, use_target
+from headrace.codec.decoding import decode, decode_many, verify
 
 __all__ = [
     "ImageInfo",

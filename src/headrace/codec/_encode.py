@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from headrace import _core
-from headrace.codec._images import as_image
 from headrace.codec._metadata import pack_metadata
+from headrace.codec.images import as_image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,9 +19,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageFile
 
-from headrace.codec._decode import decode
 from headrace.codec._encode import encode
 from headrace.codec._inspect import inspect
+from headrace.codec.decoding import decode
 from headrace.errors import CorruptImage, UnsupportedImage
 
 if TYPE_CHECKING:

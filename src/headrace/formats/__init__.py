@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import HeadraceError, UnsupportedImage
-from headrace.formats import _exif
+from headrace.formats import exif
 from headrace.formats._backends import backends, use_backend
 from headrace.formats._pixels import byte_view
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
@@ -96,7 +96,7 @@ def has_more_pages(data: Buffer) -> bool:
     """Whether a file holds more than the image that `decode` gives: pages of a TIFF, frames of a GIF or APNG."""
     name = sniff(data)
     if name == "png":
-        from headrace.formats import _png_chunks  # noqa: PLC0415
+        from headrace.formats.containers import _png_chunks  # noqa: PLC0415
 
         return _png_chunks.is_animated(byte_view(data))
     if name is not None:
@@ -113,9 +113,9 @@ def orientation(data: Buffer) -> int:
     """
     name = sniff(data)
     if name is None:
-        return _exif.UPRIGHT
+        return exif.UPRIGHT
     try:
-        exif = get(name).metadata(data).get("exif", b"")
+        block = get(name).metadata(data).get("exif", b"")
     except HeadraceError:
-        return _exif.UPRIGHT
-    return _exif.orientation(exif)
+        return exif.UPRIGHT
+    return exif.orientation(block)

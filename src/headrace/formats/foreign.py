@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats import _deep, _tiff
+from headrace.formats import deep
 from headrace.formats._pixels import byte_view, check_color, check_pixels, decoder_errors, deliver
 from headrace.formats._types import MAX_PIXELS, Color, Region
+from headrace.formats.containers import _tiff
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,9 +63,9 @@ def has_more_pages(data: Buffer) -> bool:
 
 
 def _decode(view: memoryview, color: Color, max_pixels: int) -> npt.NDArray[Any]:
-    codec = _deep.sniff(view)
+    codec = deep.sniff(view)
     if codec not in (None, "tiff"):
-        return _deep.decode(codec, view, max_pixels=max_pixels, purpose=f"to read {codec} files")
+        return deep.decode(codec, view, max_pixels=max_pixels, purpose=f"to read {codec} files")
     try:
         image = _open(view)
         check_pixels(image.format or "foreign", image.height, image.width, max_pixels)
@@ -73,7 +74,7 @@ def _decode(view: memoryview, color: Color, max_pixels: int) -> npt.NDArray[Any]
     except (SyntaxError, UnsupportedImage):  # a SyntaxError is how Pillow says that it has no mode for a TIFF
         if codec is None:
             raise
-        return _deep.decode(codec, view, max_pixels=max_pixels, purpose="to read this TIFF file with all its bits")
+        return deep.decode(codec, view, max_pixels=max_pixels, purpose="to read this TIFF file with all its bits")
 
 
 def mode(data: Buffer) -> str:

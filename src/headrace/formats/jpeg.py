@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import simplejpeg
 
-from headrace.codec._images import as_image
+from headrace.codec.images import as_image
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats import _jpeg_segments as jpeg_segments
 from headrace.formats._pixels import (
     byte_view,
     check_color,
@@ -26,6 +25,7 @@ from headrace.formats._pixels import (
     direct_out,
 )
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.formats.containers import _jpeg_segments as jpeg_segments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from headrace.formats._jpeg_segments import Segments
+    from headrace.formats.containers._jpeg_segments import Segments
 
 # Each scan of a progressive file may cost a pass over all pixels for a few bytes. Encoders write about ten.
 _MOST_SCANS = 500

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats import _png_chunks as png_chunks
-from headrace.formats import _png_writer
 from headrace.formats._backends import imagecodecs
 from headrace.formats._pixels import (
     byte_view,
@@ -26,8 +24,10 @@ from headrace.formats._pixels import (
     deliver,
     direct_out,
 )
-from headrace.formats._png_chunks import Chunks, Kind
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.formats.containers import _png_chunks as png_chunks
+from headrace.formats.containers import _png_writer
+from headrace.formats.containers._png_chunks import Chunks, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from headrace._core import crc32c
-from headrace.codec._images import as_image
+from headrace.codec.images import as_image
 from headrace.errors import CorruptImage, UnsupportedImage
 from headrace.formats._pixels import byte_view, check_color, check_pixels, check_region, deliver
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.codec._images import as_image
+from headrace.codec.images import as_image
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats import _riff
 from headrace.formats._backends import imagecodecs
 from headrace.formats._pixels import (
     byte_view,
@@ -22,6 +21,7 @@ from headrace.formats._pixels import (
     direct_out,
 )
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.formats.containers import _riff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from headrace import _core
 from headrace.formats import backends
-from headrace.records._schema import FORMAT_CODES
+from headrace.records.schema import FORMAT_CODES
 from headrace.units import usable_cores
 
 

@@ -13,7 +13,7 @@ from headrace.loader.device._transfer import Arriving, Transfer
 from headrace.loader.order._order import EpochBatches
 from headrace.loader.pixels._engine import PixelSource, Samples
 from headrace.loader.pixels._errors import Draft
-from headrace.records._gather import Gather
+from headrace.records.index.gather import Gather
 
 
 class Supply(Protocol):

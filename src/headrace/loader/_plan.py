@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.errors import PlanMismatch
 from headrace.records import Dataset
-from headrace.records._plan import Mix, load_plan, parse_mixes
-from headrace.records._schema import stored_format
+from headrace.records.plan import Mix, load_plan, parse_mixes
+from headrace.records.schema import stored_format
 
 # A format that fewer samples than this are to have may well have none: their keys decide.
 _LEAST_EXPECTED = 20

@@ -23,7 +23,7 @@ from headrace.loader.order._order import EpochBatches, EpochPlan
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Samples, Stack
 from headrace.loader.pixels._errors import Draft
 from headrace.records import Dataset
-from headrace.records._gather import Gather
+from headrace.records.index.gather import Gather
 from headrace.transforms import Compiled
 
 __all__ = [

@@ -17,7 +17,7 @@ from headrace import formats
 from headrace.errors import BadSource, HeadraceError
 from headrace.measuring._cold import read_file
 from headrace.records import Dataset
-from headrace.records._manifest import shard_name
+from headrace.records.manifest import shard_name
 from headrace.sources import Encoded, Item, Source
 
 Positions: TypeAlias = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any, Literal, TypeAlias
 
-from headrace.planning._documents import Document, read_json
+from headrace.planning.documents import Document, read_json
 
 CALIBRATION_VERSION = 1
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.measuring import QUEUE_DEPTH, measure_storage, source_files
 from headrace.planning._cost import Calibration
-from headrace.planning._documents import Document, finite, read_json
+from headrace.planning.documents import Document, finite, read_json
 from headrace.units import parse_rate, usable_cores
 
 MACHINE_VERSION = 1

@@ -14,10 +14,10 @@ import numpy as np
 
 from headrace.errors import InfeasiblePlan
 from headrace.planning._cost import PLACES, Calibration, Cost, Place
-from headrace.planning._documents import Document, finite, read_json, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import Prediction, loads, predict_costs, trainer_seconds
 from headrace.planning._search import MIN_SHARE, Mixture, Problem, search, search_thrifty, worth_its_size
+from headrace.planning.documents import Document, finite, read_json, write_json
 from headrace.units import bytes_text
 
 PLAN_VERSION = 1

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.planning._cost import Calibration, Cost
-from headrace.planning._documents import Document, finite
 from headrace.planning._machine import Machine
+from headrace.planning.documents import Document, finite
 
 RESOURCES = ("storage", "cores", "link", "trainer")
 """What can be busy, in the order of the path of a picture."""

@@ -18,10 +18,10 @@ from os import PathLike
 from typing import Any
 
 from headrace.planning._cost import Calibration
-from headrace.planning._documents import Document, finite, write_json
 from headrace.planning._machine import Machine
 from headrace.planning._plan import plan
 from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
+from headrace.planning.documents import Document, finite, write_json
 from headrace.units import parse_list, parse_number, parse_range
 
 SIZING_VERSION = 1

@@ -3,11 +3,11 @@
 
 from headrace.records._dataset import Dataset, open_dataset
 from headrace.records._extract import extract
-from headrace.records._manifest import Manifest
-from headrace.records._plan import hash64, load_plan
-from headrace.records._rendition import Rendition
-from headrace.records._schema import Boxes
 from headrace.records._verify import Problem, VerifyReport, verify
+from headrace.records.manifest import Manifest
+from headrace.records.plan import hash64, load_plan
+from headrace.records.rendition import Rendition
+from headrace.records.schema import Boxes
 
 __all__ = [
     "Boxes",

@@ -16,18 +16,18 @@ import numpy.typing as npt
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
-from headrace.records._checksum import crc32c
-from headrace.records._columns import Batch
 from headrace.records._draws import Draws
-from headrace.records._gather import Gather, Places
-from headrace.records._index import Index
-from headrace.records._manifest import INDEX, Manifest, shard_name
-from headrace.records._rendition import Rendition, check_made_pixels, decode_color, decoder
-from headrace.records._schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
 from headrace.records._shards import ShardFiles
 from headrace.records._shared import Rows
 from headrace.records._split import rows_named, split_rows
-from headrace.transforms._boxes import keep_elements
+from headrace.records.checksum import crc32c
+from headrace.records.index._columns import Batch
+from headrace.records.index._index import Index
+from headrace.records.index.gather import Gather, Places
+from headrace.records.manifest import INDEX, Manifest, shard_name
+from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
+from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
+from headrace.transforms.boxes import keep_elements
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -269,7 +269,7 @@ class Dataset:
             return table
         import pyarrow as pa  # noqa: PLC0415
 
-        from headrace.records._arrays import from_numpy  # noqa: PLC0415
+        from headrace.records.arrays import from_numpy  # noqa: PLC0415
 
         return table.take(from_numpy(self._rows.array, pa.int64()))
 
@@ -280,7 +280,7 @@ class Dataset:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Give one column of numbers of the index, such as `label` or `image.0.width`, as an array."""
-        from headrace.records._arrays import to_numpy  # noqa: PLC0415
+        from headrace.records.arrays import to_numpy  # noqa: PLC0415
 
         column = to_numpy(self._files.index.column(name))
         return column if self._rows is None else column[self._rows.array]

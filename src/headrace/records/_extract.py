@@ -11,9 +11,9 @@ from typing import IO
 
 from headrace import formats
 from headrace.errors import CorruptImage
-from headrace.records._checksum import crc32c
 from headrace.records._dataset import Dataset
-from headrace.records._rendition import Rendition
+from headrace.records.checksum import crc32c
+from headrace.records.rendition import Rendition
 
 _MAX_PART_BYTES = 200
 _BAD = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')

@@ -14,8 +14,8 @@ import numpy as np
 
 from headrace.errors import CorruptDataset
 from headrace.files import read_at
-from headrace.records._checksum import CHUNK
-from headrace.records._manifest import Shard, shard_name
+from headrace.records.checksum import CHUNK
+from headrace.records.manifest import Shard, shard_name
 from headrace.storage import Handle
 
 MAX_OPEN = 256

@@ -45,7 +45,7 @@ def split_rows(n: int, fractions: Sequence[float], seed: int) -> Iterator[npt.ND
 
 def rows_named(column: pa.ChunkedArray, name: str, where: str) -> npt.NDArray[np.int64]:
     """Return the rows at which a column of strings has a value; a KeyError lists the values if there are none."""
-    from headrace.records._arrays import to_numpy  # noqa: PLC0415
+    from headrace.records.arrays import to_numpy  # noqa: PLC0415
 
     encoded = column.combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()

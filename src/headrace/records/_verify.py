@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
-from headrace.records._arrays import to_numpy
-from headrace.records._columns import Batch
-from headrace.records._index import Index
-from headrace.records._layout import Extents, ShardCheck, check_shard, walk_shards
-from headrace.records._manifest import INDEX, MANIFEST, Manifest, block_checksums, shard_name
-from headrace.records._schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
-from headrace.records._write_index import sum_blocks
+from headrace.records.arrays import to_numpy
+from headrace.records.index._columns import Batch
+from headrace.records.index._index import Index
+from headrace.records.index.writing import sum_blocks
+from headrace.records.layout import Extents, ShardCheck, check_shard, walk_shards
+from headrace.records.manifest import INDEX, MANIFEST, Manifest, block_checksums, shard_name
+from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -101,7 +101,7 @@ class DatasetSource:
         return sample
 
     def _image(self, key: str, index: int, name: str, orientation: int) -> Encoded:
-        from headrace.records._checksum import crc32c  # noqa: PLC0415
+        from headrace.records.checksum import crc32c  # noqa: PLC0415
 
         data, rendition = self._dataset.read(index, name)
         where = f"{key}, at offset {rendition.offset} of {self.path / rendition.shard}"

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from headrace import formats
-from headrace.codec._images import as_image
+from headrace.codec.images import as_image
 from headrace.errors import BadSource, UnsupportedImage
 from headrace.sources._types import Encoded, Item, encoded, field_name
 

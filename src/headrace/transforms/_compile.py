@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace.formats import MAX_PIXELS
-from headrace.transforms._boxes import B, map_boxes
 from headrace.transforms._color import Normalize
 from headrace.transforms._composition import PerBatch, PerSample, Views, callable_name, check_callable, check_order
 from headrace.transforms._geometry import RandomResizedCrop, Resize
 from headrace.transforms._transform import Operation, Transform
+from headrace.transforms.boxes import B, map_boxes
 
 if TYPE_CHECKING:
     import numpy.typing as npt

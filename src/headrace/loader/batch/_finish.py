@@ -19,7 +19,7 @@ from headrace.loader.pixels._engine import PixelSource, Rows, Stack
 from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
 from headrace.transforms import Compiled
-from headrace.transforms._boxes import keep_elements
+from headrace.transforms.boxes import keep_elements
 
 REPEAT = "_repeat"
 

@@ -20,8 +20,8 @@ from headrace.codec import inspect
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
 from headrace.loader.device._figures import Figures
 from headrace.records import Dataset
-from headrace.records._manifest import shard_name
-from headrace.records._schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES
+from headrace.records.manifest import shard_name
+from headrace.records.schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES
 from headrace.storage import Files, Handle, Pace
 
 Ints = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ from headrace.errors import MissingExtra
 from headrace.loader._options import Options
 from headrace.loader.device._transfer import Transfer
 from headrace.records import Dataset
-from headrace.records._schema import DTYPE_NAMES, FORMAT_CODES, stored_format
+from headrace.records.schema import DTYPE_NAMES, FORMAT_CODES, stored_format
 from headrace.transforms import (
     CenterCrop,
     Compiled,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.loader.pixels._engine import Rows
-from headrace.records._schema import (
+from headrace.records.schema import (
     CMYK_DTYPE_CODE,
     COLOR_DTYPE_CODES,
     DTYPE_CODES,

@@ -15,8 +15,8 @@ from headrace.loader._options import Options, check_rate
 from headrace.loader.pixels._python_decoders import ForeignThreads, decode_next
 from headrace.loader.pixels._renditions import Renditions
 from headrace.records import Dataset
-from headrace.records._manifest import MANIFEST, shard_name
-from headrace.records._schema import FORMAT_CODES, FORMAT_NAMES
+from headrace.records.manifest import MANIFEST, shard_name
+from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
 
 Rows: TypeAlias = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from headrace.loader.batch._stats import MAX_NAMED_ERRORS, Meters, SampleError
 from headrace.loader.order._keys import draw, epoch_key
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, stacked
 from headrace.records import Dataset
-from headrace.records._manifest import shard_name
+from headrace.records.manifest import shard_name
 
 REPLACEMENT_STREAM = 3
 MOST_TRIES = 16

@@ -22,8 +22,8 @@ from headrace.errors import CorruptImage, EngineClosed, HeadraceError
 from headrace.formats import Color, Format
 from headrace.loader._threads import start_thread
 from headrace.loader._wait import interpreter_ends
-from headrace.records._checksum import crc32c
-from headrace.records._rendition import UNCHECKED, decoder
+from headrace.records.checksum import crc32c
+from headrace.records.rendition import UNCHECKED, decoder
 
 _all: weakref.WeakSet[ForeignThreads] = weakref.WeakSet()
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from headrace.errors import BadPreparedBatch
 from headrace.offload._untrusted import MALFORMED, briefly, integer, parse_object, printable
 from headrace.offload.exchange._names import VERSION, BatchName, Origin
-from headrace.records._checksum import crc32c, to_hex
+from headrace.records.checksum import crc32c, to_hex
 
 DATA_ALIGNMENT = 4096
 TENSOR_ALIGNMENT = 64

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from headrace.offload._untrusted import parse_object
 from headrace.offload.exchange._files import open_file, opened_folder, replace_file
-from headrace.records._checksum import crc32c, to_hex
+from headrace.records.checksum import crc32c, to_hex
 
 CELL_BYTES = 4096
 _MAGIC = b"headrace "

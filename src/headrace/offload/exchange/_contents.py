@@ -18,8 +18,8 @@ from headrace.errors import HeadraceError, ImageTooLarge
 from headrace.loader.supply import Rows, Stack
 from headrace.offload.exchange._batch_file import Limits
 from headrace.records import Dataset
-from headrace.records._rendition import DEFINES_COLOR
-from headrace.records._schema import COLOR_DTYPE_CODES, DTYPE_NAMES
+from headrace.records.rendition import DEFINES_COLOR
+from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES
 from headrace.transforms import Compiled
 
 ROWS = "_rows"

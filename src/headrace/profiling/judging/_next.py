@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from headrace.planning._commands import command_line
+from headrace.planning.commands import command_line
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._remedy import run_options, source_path
 from headrace.profiling.judging._verdict import Verdict

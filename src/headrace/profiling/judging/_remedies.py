@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from headrace.planning._commands import command_line
+from headrace.planning.commands import command_line
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging import _remedies_stored as stored
 from headrace.profiling.judging._pipeline import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.planning._commands import command_line, usual_dataset_path
+from headrace.planning.commands import command_line, usual_dataset_path
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._pipeline import Pipeline
 

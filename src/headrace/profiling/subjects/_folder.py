@@ -26,7 +26,7 @@ from headrace.measuring import (
     scaling_of,
     some_of,
 )
-from headrace.planning._commands import new_dataset_path
+from headrace.planning.commands import new_dataset_path
 from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage
 from headrace.profiling.judging._pipeline import CACHED_SHARE
 from headrace.profiling.stages._instrument import describe_transforms

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headrace.planning._commands import new_dataset_path
+from headrace.planning.commands import new_dataset_path
 from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage, StageName
 from headrace.profiling.stages._loader_stages import fresh
 from headrace.profiling.subjects._course import Course

@@ -11,7 +11,7 @@ import numpy as np
 from headrace.errors import ProfileError
 from headrace.loader import Loader, limit_storage
 from headrace.measuring import ImageSample, from_dataset, stored_bytes
-from headrace.planning._commands import new_dataset_path
+from headrace.planning.commands import new_dataset_path
 from headrace.profiling._measurements import RecipeSummary, Source, Stage
 from headrace.profiling.judging._pipeline import CACHED_SHARE
 from headrace.profiling.stages._instrument import Inside, Instrument, describe_transforms

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.codec._images import as_image
+from headrace.codec.images import as_image
 from headrace.errors import UnsupportedImage
-from headrace.formats._png_chunks import SIGNATURE, Kind, chunk, metadata_chunks
+from headrace.formats.containers._png_chunks import SIGNATURE, Kind, chunk, metadata_chunks
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import CorruptDataset
 from headrace.files import open_file, read_at
-from headrace.records import _ipc
-from headrace.records._columns import Batch
-from headrace.records._manifest import INDEX, Manifest
-from headrace.records._schema import arrow_schema, columns
+from headrace.records.index import _ipc
+from headrace.records.index._columns import Batch
+from headrace.records.manifest import INDEX, Manifest
+from headrace.records.schema import arrow_schema, columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import CorruptImage, MissingExtra, UnsupportedImage
-from headrace.formats import _tiff
 from headrace.formats._pixels import check_pixels
+from headrace.formats.containers import _tiff
 
 if TYPE_CHECKING:
     import numpy.typing as npt

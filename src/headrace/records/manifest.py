@@ -15,8 +15,8 @@ from typing import Any
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.files import open_file, read_at, read_file
-from headrace.records._checksum import crc32c, to_hex
-from headrace.records._schema import MAX_ROWS, Field, make_fields
+from headrace.records.checksum import crc32c, to_hex
+from headrace.records.schema import MAX_ROWS, Field, make_fields
 
 MANIFEST = "dataset.json"
 INDEX = "index.arrow"

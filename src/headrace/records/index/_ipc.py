@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from headrace.records._schema import strip_lists
+from headrace.records.schema import strip_lists
 
 MAX_HEAD_BYTES = 1 << 24
 """Bytes of the footer, and of the head of a record batch: those of a thousand columns have about 100 kB."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from headrace import formats
 from headrace.errors import ImageTooLarge, UnsupportedDataset
-from headrace.records._columns import Renditions
-from headrace.records._manifest import shard_name
-from headrace.records._schema import COLOR_DTYPE_CODES, DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
+from headrace.records.index._columns import Renditions
+from headrace.records.manifest import shard_name
+from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
 
 # `hri`, `png` and `raw` check themselves while they decode; these may decode damage into wrong pixels.
 UNCHECKED = frozenset(FORMAT_CODES[name] for name in ("jpeg", "webp"))

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.files import open_file, read_at
-from headrace.records._arrays import to_numpy
-from headrace.records._checksum import CHUNK, crc32c, to_hex
-from headrace.records._index import Index
-from headrace.records._manifest import Manifest, Shard
+from headrace.records.arrays import to_numpy
+from headrace.records.checksum import CHUNK, crc32c, to_hex
+from headrace.records.index._index import Index
+from headrace.records.manifest import Manifest, Shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.files import open_file
-from headrace.records._arrays import to_numpy
-from headrace.records._checksum import crc32c, read_blocks, to_hex
-from headrace.records._manifest import BLOCK_BYTES, IndexFile
-from headrace.records._schema import MAX_ROWS, Field, arrow_schema
+from headrace.records.arrays import to_numpy
+from headrace.records.checksum import crc32c, read_blocks, to_hex
+from headrace.records.manifest import BLOCK_BYTES, IndexFile
+from headrace.records.schema import MAX_ROWS, Field, arrow_schema
 
 MAX_VALUE_BYTES = 32 << 20
 

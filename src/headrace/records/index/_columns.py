@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from headrace.records._schema import RENDITION_COLUMNS, Boxes, Field, strip_lists
+from headrace.records.schema import RENDITION_COLUMNS, Boxes, Field, strip_lists
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.records._schema import strip_lists
+from headrace.records.schema import strip_lists
 
 _DTYPES = {"I": np.uint32, "Q": np.uint64, "B": np.uint8, "int64": np.int64, "float32": np.float32}
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from headrace.records._schema import MAX_RENDITIONS, stored_format
+from headrace.records.schema import MAX_RENDITIONS, stored_format
 
 PLAN_VERSION = 1
 

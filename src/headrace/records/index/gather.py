@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CorruptDataset
-from headrace.records._index import Index
-from headrace.records._manifest import Manifest
-from headrace.records._schema import RENDITION_COLUMNS, columns
+from headrace.records.index._index import Index
+from headrace.records.manifest import Manifest
+from headrace.records.schema import RENDITION_COLUMNS, columns
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 
