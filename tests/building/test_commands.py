@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli import build, extract, info, verify
+from headrace.cli.shared.options import parse_size
 from headrace.records._extract import safe_name
 
 app = typer.Typer()
@@ -45,6 +46,16 @@ def test_build_says_what_it_did(source, tmp_path):
     assert headrace.open(tmp_path / "a.hr").manifest.align == 4096
 
 
+def test_build_reports_as_json_or_not_at_all(source, tmp_path):
+    out, err = run("build", source, tmp_path / "a.hr", "-j", 1, "--json")
+    report = json.loads(out)
+    assert (report["path"], report["samples"], report["skipped"]) == (str(tmp_path / "a.hr"), 60, [])
+    assert report["fingerprint"] == headrace.open(tmp_path / "a.hr").fingerprint
+    assert err == ""
+    assert run("build", source, tmp_path / "b.hr", "-j", 1, "--quiet") == ("", "")
+    assert "error: " in run("build", source, tmp_path / "b.hr", "--format", "gif", "-q", code=1)[1]
+
+
 def test_build_names_what_is_wrong(source, tmp_path, dataset):
     assert "--force" in run("build", source, dataset, code=1)[1]
     assert "is not there" in run("build", tmp_path / "nowhere", tmp_path / "a.hr", code=1)[1]
@@ -60,7 +71,7 @@ def test_build_skips_when_asked(tmp_path):
     out, err = run("build", source, tmp_path / "b.hr", "-j", 1, "--on-error", "skip")
     assert "5 samples" in out
     assert "skipped bee/0001.png: field 'image'" in err
-    assert "1 samples were skipped" in err
+    assert "skipped 1 sample in total" in err
 
 
 def test_build_reads_a_plan(source, tmp_path):
@@ -75,7 +86,7 @@ def test_build_reads_a_plan(source, tmp_path):
     [("5", 5), ("256MiB", 256 << 20), ("1 GB", 10**9), ("1.5k", 1500), ("2KiB", 2048), ("64mb", 64 * 10**6)],
 )
 def test_sizes(text, size):
-    assert build.parse_size(text) == size
+    assert parse_size(text) == size
 
 
 def test_info(dataset):
@@ -90,20 +101,25 @@ def test_info(dataset):
         assert line in out
     tree = json.loads(run("info", dataset, "--json")[0])
     assert (tree["samples"], tree["formats"], len(tree["first"])) == (60, {"image": {"png": 60}}, 5)
-    assert "not a dataset" in run("info", dataset.parent, code=1)[1]
+    assert "must be a dataset" in run("info", dataset.parent, code=1)[1]
 
 
 def test_verify(dataset, tmp_path):
-    assert "is whole: 60 samples" in run("verify", dataset)[0]
+    assert "is intact: 60 samples" in run("verify", dataset)[0]
+    assert run("verify", dataset, "-q") == ("", "")
+    report = json.loads(run("verify", dataset, "--json")[0])
+    assert (report["ok"], report["samples"], report["problems"]) == (True, 60, [])
     copy = shutil.copytree(dataset, tmp_path / "copy.hr")
     shard = copy / "shards" / "000003.hrs"
     content = bytearray(shard.read_bytes())
     content[10] ^= 1
     shard.write_bytes(content)
+    problems = json.loads(run("verify", copy, "--json", code=1)[0])["problems"]
+    assert [(problem["file"], problem["offset"]) for problem in problems] == [("shards/000003.hrs", 0)]
     err = run("verify", copy, "-j", 1, code=1)[1]
     assert "damaged sample '" in err
     assert "shards/000003.hrs, offset 0" in err
-    assert "1 problems" in err
+    assert "1 problem in" in err
     assert "there is no dataset" in run("verify", tmp_path / "nowhere", code=1)[1]
 
 
@@ -113,7 +129,8 @@ def test_extract(dataset, tmp_path):
     for number in range(60):
         image = Image.open(tmp_path / "files" / ("ant", "bee", "cow")[number % 3] / f"{number:04d}.png")
         np.testing.assert_array_equal(np.asarray(image), make_image(number))
-    run("extract", dataset, tmp_path / "some", "--start", 58, "--count", 5)
+    out, _ = run("extract", dataset, tmp_path / "some", "--start", 58, "--count", 5, "--json")
+    assert json.loads(out)["files"] == 2
     assert len(list((tmp_path / "some").rglob("*.png"))) == 2
     assert "no image or mask field" in run("extract", dataset, tmp_path / "x", "--field", "label", code=1)[1]
     assert "not as raw" in run("extract", dataset, tmp_path / "x", "--format", "raw", code=1)[1]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli import build as build_verb
-from headrace.cli._pictures import read_picture
+from headrace.cli.shared.pictures import read_picture
 from headrace.errors import BuildError
 
 imagecodecs = pytest.importorskip("imagecodecs")

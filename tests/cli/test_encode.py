@@ -116,7 +116,7 @@ def test_several_images_do_not_fit_one_file(run):
     ran = run("encode", "a.png", "b.png", "-o", "c.hri")
 
     assert ran.code == 2
-    assert "c.hri is one file" in ran.err
+    assert "c.hri is a file name" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -256,3 +256,14 @@ def test_a_failed_write_leaves_nothing(run, folder, monkeypatch):
     assert ran.code == 1
     assert "no space left" in ran.err
     assert sorted(path.name for path in folder.iterdir()) == ["a.png"]
+
+
+def test_quiet_prints_errors_only(run, folder):
+    """A result is not announced, a failure is."""
+    Image.fromarray(RGB).save("a.png")
+    (folder / "b.png").write_bytes(b"nothing")
+
+    assert run("encode", "a.png", "-q").out == ""
+    ran = run("encode", "b.png", "-q")
+    assert ran.code == 1
+    assert "failed b.png: " in ran.err

@@ -13,8 +13,8 @@ import headrace
 ENCODED = headrace.encode(np.zeros((20, 30, 3), np.uint8), mode="fast", metadata={"icc": b"12345"})
 
 
-def test_the_table_tells_what_is_there(run, folder):
-    """One row a file."""
+def test_the_table_shows_shape_dtype_mode_and_metadata(run, folder):
+    """One row per file."""
     (folder / "a.hri").write_bytes(ENCODED)
     ran = run("inspect", "a.hri")
 
@@ -23,7 +23,7 @@ def test_the_table_tells_what_is_there(run, folder):
         assert words in ran.out
 
 
-def test_json_is_one_object_a_line(run, folder):
+def test_json_is_one_object_per_line(run, folder):
     """Every figure under a name, metadata by size."""
     (folder / "a.hri").write_bytes(ENCODED)
     (folder / "b.hri").write_bytes(ENCODED)
@@ -55,3 +55,17 @@ def test_info_of_an_image_is_inspect(run, folder):
     assert run("info", "a[1].hri", "--json").out == run("inspect", "a[1].hri", "--json").out
     assert "20 x 30 x 3" in run("info", "a[1].hri").out
     assert run("info", "none.hri").code == 1
+
+
+def test_info_takes_datasets_and_images_together(run, folder):
+    """One JSON object per line, in the order given; a folder without either is reported."""
+    (folder / "a.hri").write_bytes(ENCODED)
+    (folder / "empty").mkdir()
+    with headrace.Writer(folder / "a.hr", fields={"image": "image"}, workers=1) as writer:
+        writer.write({"image": np.zeros((3, 4), np.uint8)})
+    ran = run("inspect", "a.hr", "empty", "a.hri", "--json")
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+
+    assert (rows[0]["samples"], rows[1]["file"]) == (1, "a.hri")
+    assert ran.code == 1
+    assert "failed empty: FileNotFoundError: must be a dataset or contain .hri files" in ran.err

@@ -20,8 +20,17 @@ def test_version_and_help(run):
     """The version is the package's, and every verb is listed with its examples."""
     assert run("--version").out.strip() == f"headrace {headrace.__version__}"
     assert run("encode", "--help").out.count("headrace encode ") >= 4
-    for verb in ("encode", "decode", "inspect"):
-        assert verb in run("--help").out
+
+
+def test_help_groups_the_verbs(run):
+    """Verbs are listed under what they are for."""
+    text = run("--help").out
+    groups = {"Diagnose": ("profile", "plan", "size", "env"), "Datasets": ("build", "info", "verify", "extract")}
+    groups |= {"Images": ("encode", "decode", "inspect"), "Advanced": ("offload",)}
+    words = text.replace("\u2502", " ").split()
+    order = [words.index(word) for title, verbs in groups.items() for word in (title, *verbs)]
+
+    assert order == sorted(order)
 
 
 def test_python_dash_m_is_the_same_command(tmp_path):

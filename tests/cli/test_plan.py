@@ -245,7 +245,9 @@ def test_machines_with_which_the_gpu_waits_are_named(run_size, made):
     assert "wrote 1 machine to sizes.json" in free.output
 
 
-@pytest.mark.parametrize(("verb", "default"), [("plan", "all lossless"), ("build", "the plan's"), ("offload", "all")])
+@pytest.mark.parametrize(
+    ("verb", "default"), [("plan", "all lossless"), ("build", "from the plan"), ("offload", "all")]
+)
 def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     result = CliRunner().invoke(app, [verb, "--help"])

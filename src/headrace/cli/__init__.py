@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `headrace VERB …`, one thin file a verb."""
+"""The command line: `headrace VERB …`, one thin file per verb."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import build, decode, encode, env, extract, info, inspect, offload, plan, profile, size, verify
+from headrace.cli import build, decode, encode, env, extract, info, offload, plan, profile, size, verify
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="headrace",
-    help="Lossless images that decode as fast as an accelerator can train on them.",
+    help="Load images for training vision models as fast as a GPU can use them, without changing a pixel.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(encode.encode)
-app.command()(decode.decode)
-app.command()(inspect.inspect)
-app.command()(build.build)
-app.command()(info.info)
-app.command()(verify.verify)
-app.command()(extract.extract)
-app.command()(profile.profile)
-app.command()(offload.offload)
-app.command()(plan.plan)
-app.command()(size.size)
-app.command()(env.env)
+
+# Panels are shown in the order in which they are first used.
+app.command(rich_help_panel="Diagnose")(profile.profile)
+app.command(rich_help_panel="Diagnose")(plan.plan)
+app.command(rich_help_panel="Diagnose")(size.size)
+app.command(rich_help_panel="Diagnose")(env.env)
+app.command(rich_help_panel="Datasets")(build.build)
+app.command(rich_help_panel="Datasets")(info.info)
+app.command(rich_help_panel="Datasets")(verify.verify)
+app.command(rich_help_panel="Datasets")(extract.extract)
+app.command(rich_help_panel="Images")(encode.encode)
+app.command(rich_help_panel="Images")(decode.decode)
+app.command("inspect", rich_help_panel="Images", short_help="Show what .hri images contain; same as info.")(info.info)
+app.command(rich_help_panel="Advanced")(offload.offload)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from headrace import __version__  # noqa: PLC0415 - not for every verb
+        from headrace import __version__  # noqa: PLC0415 - few verbs need it
 
         typer.echo(f"headrace {__version__}")
         raise typer.Exit
@@ -44,12 +46,12 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and exit with its code."""
     app()

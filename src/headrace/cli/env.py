@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace env`: versions, cores, SIMD targets and decoders of this machine."""
+"""`headrace env`: versions, cores, SIMD targets and decoders on this machine."""
 
 from __future__ import annotations
 
 import json
 import platform
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from headrace.cli.shared.options import Json
+
 _PACKAGES = ("numpy", "pyarrow", "pillow", "simplejpeg", "imagecodecs", "torch", "triton", "jax")
 
-_STORAGE = {
-    "kvikio": "straight, by kvikio and GPUDirect Storage",
-    "pinned": "through pinned memory of the host; kvikio, or its driver, is not there",
-    "pageable": "there is none; files are read into the host's memory",
+_DEVICE_READS = {
+    "kvikio": "directly, with kvikio and GPUDirect Storage",
+    "pinned": "through pinned host memory; kvikio or its driver is not available",
+    "pageable": "into host memory; there is no GPU",
 }
 
 
 def env(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Show what Headrace finds on this machine; paste it into a bug report.
+    """Show versions, CPU cores, decoders and GPUs; paste it into a bug report.
 
     \b
     headrace env
@@ -39,13 +41,13 @@ def env(
         typer.echo(f"decoder   {name}: {decoder}")
     for name, decodes in found["devices"].items():
         typer.echo(f"device    {name}: {decodes}")
-    typer.echo(f"storage   to a device: {_STORAGE[found['device_storage']]}")
+    typer.echo(f"storage   read to a GPU: {_DEVICE_READS[found['device_storage']]}")
     for name, version in found["packages"].items():
         typer.echo(f"package   {name} {version or 'is not installed'}")
 
 
 def _find() -> dict[str, Any]:
-    from headrace import __version__, codec, loader, storage  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+    from headrace import __version__, codec, loader, storage  # noqa: PLC0415 - imports pyarrow, which other verbs do not need
 
     return {
         "headrace": __version__,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli import _batch
-from headrace.cli._say import fail
-from headrace.cli.build import parse_size
+from headrace.cli.shared.options import parse_size
+from headrace.cli.shared.output import FAILED, fail
 from headrace.errors import HeadraceError
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
@@ -65,7 +64,7 @@ def offload(
         code = _serve(dataset, exchange, workers, ahead_bytes, chosen, watts, once, quiet)
     except HeadraceError as error:
         fail(error)
-        raise typer.Exit(_batch.FAILED) from None
+        raise typer.Exit(FAILED) from None
     raise typer.Exit(code)
 
 
@@ -119,7 +118,7 @@ def _serve(
             )
         except (HeadraceError, OSError, ValueError) as error:
             fail(error)
-            return _batch.FAILED
+            return FAILED
         if asked:
             worker.stop()
         worker.run(once=once, show=printer.show)

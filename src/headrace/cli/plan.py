@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headrace.cli import _batch, _options, _plan_known, _plan_tables
-from headrace.cli._say import fail, say
+from headrace.cli import _plan_known, _plan_tables
+from headrace.cli.shared import options as _options
+from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
 from headrace.errors import HeadraceError
 from headrace.units import parse_bytes
 
@@ -85,10 +86,10 @@ def plan(
         made.save(output)
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing was written", err=True)
-        raise typer.Exit(_batch.INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
         fail(error)
-        raise typer.Exit(_batch.FAILED) from None
+        raise typer.Exit(FAILED) from None
     _tell_plan(made, output)
     _tell_next(made, _Run.of(known, source, recipe, crop, batch_size), output)
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli import _batch, _options
-from headrace.cli._say import fail, say
+from headrace.cli.shared import options as _options
+from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
 from headrace.errors import HeadraceError, MissingExtra, ProfileError
 
 
@@ -97,13 +97,13 @@ def profile(
         say(f"next: {following}" if following else "next: nothing; no change to the loader would gain much")
         if report.measurements.interrupted:
             typer.echo("interrupted: the report holds what was measured until then", err=True)
-            raise typer.Exit(_batch.INTERRUPTED)
+            raise typer.Exit(INTERRUPTED)
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing was written", err=True)
-        raise typer.Exit(_batch.INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
         fail(error)
-        raise typer.Exit(_batch.FAILED) from None
+        raise typer.Exit(FAILED) from None
 
 
 def _check_first(output: Path | None) -> None:

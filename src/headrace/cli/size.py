@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import _batch, _options, _plan_known, _plan_tables
-from headrace.cli._say import fail, say
+from headrace.cli import _plan_known, _plan_tables
 from headrace.cli.plan import PLAN, RecipeOptions, known_or_measured, parse_formats, prepare_output
+from headrace.cli.shared import options as _options
+from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
 from headrace.errors import HeadraceError
 from headrace.units import parse_bytes, parse_rate
 
@@ -131,10 +132,10 @@ def size(
             _draw(sizing, report, known)
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing was written", err=True)
-        raise typer.Exit(_batch.INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     except (HeadraceError, OSError, ValueError) as error:
         fail(error)
-        raise typer.Exit(_batch.FAILED) from None
+        raise typer.Exit(FAILED) from None
     if as_json:
         typer.echo(json.dumps(sizing.to_json(), indent=1, allow_nan=False))
     elif not quiet:

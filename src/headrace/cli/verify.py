@@ -1,48 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace verify`: every byte of a dataset against its checksums."""
+"""`headrace verify`: check every byte of a dataset against its checksums."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
+import json
 from typing import Annotated
 
 import typer
 
-from headrace.cli import _batch
-from headrace.cli._say import fail, say
-from headrace.units import bytes_text
+from headrace.cli.shared import options
+from headrace.cli.shared.output import FAILED, counted, exit_on_error, say
+from headrace.units import bytes_per_second_text, bytes_text
 
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
 
 def verify(
-    dataset: Annotated[Path, typer.Argument(help="The dataset's folder.", show_default=False)],
+    dataset: options.Dataset,
     workers: Annotated[
-        int, typer.Option("--workers", "-j", min=0, help="Shards read at a time; 0 for one a core.")
+        int,
+        typer.Option("--workers", "-j", min=0, help="Number of shards to read in parallel; 0 means one per core."),
     ] = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Check every byte of a dataset.
+    """Check every byte of a dataset against its checksums.
 
-    Each damaged sample is named, and for bytes that belong to none the file
-    and the offset. The exit code is 1 if anything is wrong.
+    Each damaged sample is reported by its key. Damage outside of any sample is
+    reported by file and offset. If anything is damaged, the exit code is 1.
 
     \b
     headrace verify photos.hr
+    headrace verify photos.hr --json | jq '.problems[].key'
     """
-    from headrace import records  # noqa: PLC0415 - brings pyarrow, which other verbs do not need
+    from headrace import records  # noqa: PLC0415 - imports pyarrow, which other verbs do not need
 
-    try:
+    with exit_on_error():
         report = records.verify(dataset, workers=workers or None)
-    except OSError as error:
-        fail(error)
-        raise typer.Exit(_batch.FAILED) from None
-    for problem in report.problems[:_MOST_SHOWN]:
-        say(f"damaged {problem}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
+    else:
+        for problem in report.problems[:_MAX_SHOWN]:
+            say(f"damaged {problem}", err=True)
+        if len(report.problems) > _MAX_SHOWN:
+            say(f"{len(report.problems) - _MAX_SHOWN} more are not shown; --json prints all", err=True)
     if not report.ok:
-        say(f"{len(report.problems)} problems in {dataset}; restore what is named, or build again", err=True)
-        raise typer.Exit(_batch.FAILED)
-    rate = report.n_bytes / max(report.seconds, 1e-9)
-    say(
-        f"{dataset} is whole: {report.samples} samples, {bytes_text(report.n_bytes)} checked in "
-        f"{report.seconds:.1f} s ({bytes_text(rate)}/s)"
-    )
+        say(
+            f"{counted(len(report.problems), 'problem')} in {dataset}; restore the damaged files, or build the "
+            "dataset again",
+            err=True,
+        )
+        raise typer.Exit(FAILED)
+    if not quiet and not as_json:
+        say(
+            f"{dataset} is intact: {counted(report.samples, 'sample')}, {bytes_text(report.n_bytes)} checked in "
+            f"{report.seconds:.1f} s ({bytes_per_second_text(report.n_bytes / max(report.seconds, 1e-9))})"
+        )

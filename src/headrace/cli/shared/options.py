@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several verbs share."""
+"""Options that several verbs share, and how their values are read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Annotated
 
 import typer
 
+from headrace.units import parse_bytes
+
+Dataset = Annotated[Path, typer.Argument(help="Folder of the dataset.", show_default=False)]
+Files = Annotated[list[str], typer.Argument(help="Files, folders, or glob patterns in quotes.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist already.")]
 Workers = Annotated[
     int,
@@ -19,7 +25,7 @@ Workers = Annotated[
         show_default=False,
     ),
 ]
-MaxPixels = Annotated[int, typer.Option("--max-pixels", min=1, help="Refuse images with more pixels than this number.")]
+MaxPixels = Annotated[int, typer.Option("--max-pixels", min=1, help="Refuse images with more pixels than this.")]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -41,13 +47,9 @@ Recipe = Annotated[
 ]
 Crop = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="Side of the random crop in pixels, if there is no --recipe (default 224).", show_default="224"
-    ),
+    typer.Option(min=1, help="Side of the random crop in pixels, if there is no --recipe.", show_default="224"),
 ]
-BatchSize = Annotated[
-    int | None, typer.Option(min=1, help="Number of images per batch (default 64).", show_default="64")
-]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Number of images per batch.", show_default="64")]
 Emulate = Annotated[
     str | None, typer.Option(help="Emulate a slower machine, as in storage=200MB/s,cores=2.", show_default=False)
 ]
@@ -60,3 +62,14 @@ Workdir = Annotated[
         show_default=False,
     ),
 ]
+
+
+def parse_size(text: str) -> int:
+    """Read a size of at least 1 byte, such as 256MiB, from the command line."""
+    try:
+        size = parse_bytes(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if size < 1:
+        raise typer.BadParameter(f"a size must be at least 1 byte; got {text!r}")
+    return size

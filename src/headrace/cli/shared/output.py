@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs print, and the code that they exit with.
+
+File names, keys, metadata and error messages that quote them are written by others. They are printed through `say`,
+`fail` and `cell` only, which escape everything that a terminal or Rich would interpret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headrace.errors import HeadraceError
+from headrace.terminal import printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def say(line: object, *, err: bool = False) -> None:
+    """Print one line; characters that a terminal would interpret are escaped."""
+    typer.echo(printable(line), err=err)
+
+
+def fail(error: BaseException) -> None:
+    """Print an error on standard error."""
+    message: Any = error.args[0] if isinstance(error, KeyError) and error.args else error
+    say(f"error: {message}", err=True)
+
+
+@contextmanager
+def exit_on_error(interrupted: str = "interrupted") -> Iterator[None]:
+    """Report errors of Headrace and of the system and exit with code 1; on Ctrl-C, print a line and exit with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(interrupted, err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except (HeadraceError, OSError, KeyError, ValueError) as error:
+        fail(error)
+        raise typer.Exit(FAILED) from None
+
+
+def cell(text: object) -> Text:
+    """Return text for a Rich table or progress bar, which would read `[...]` in a plain string as markup."""
+    from rich.text import Text  # noqa: PLC0415 - slow to import
+
+    return Text(printable(text))
+
+
+def counted(n: int, thing: str) -> str:
+    """Return `1 sample` or `2 samples`."""
+    return f"{n} {thing}{'' if n == 1 else 's'}"
