@@ -276,7 +276,7 @@ def test_wrong_options_are_refused_before_anything_is_made(source, tmp_path):
         ({"format": "tiff"}, "format: "),
         ({"format": "hri:"}, "format: "),
         ({"mask_format": "bmp"}, "mask_format: "),
-        ({"align": 100}, "align is a power of two"),
+        ({"align": 100}, "align must be a power of two"),
         ({"on_error": "ignore"}, "on_error"),
         ({"workers": 0}, "workers"),
         ({"shard_size": 0}, "shard_size"),

@@ -18,7 +18,7 @@ from tests.building.conftest import SHARD_SIZE
 from tests.building.pictures import make_folder, tree
 
 import headrace
-from headrace.building import _chunk, _crew
+from headrace.building import _chunk, _workers
 from headrace.errors import BuildError
 from headrace.sources import FolderSource
 
@@ -130,7 +130,7 @@ def test_permission_denied_is_told(source, tmp_path, monkeypatch):
 def test_a_killed_worker_is_told(tmp_path, expected, source):
     """As the system does when memory runs out."""
     dest = tmp_path / "a.hr"
-    real = _crew.ProcessCrew._start
+    real = _workers.ProcessWorkers._start
     started = []
 
     def start(self):
@@ -143,7 +143,7 @@ def test_a_killed_worker_is_told(tmp_path, expected, source):
         os.kill(started[0], signal.SIGKILL)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_crew.ProcessCrew, "_start", start)
+        patch.setattr(_workers.ProcessWorkers, "_start", start)
         threading.Thread(target=kill).start()
         with pytest.raises(BuildError, match=r"a worker process was ended by signal 9; .*memory.*build again"):
             headrace.build(source, dest, workers=2, shard_size=SHARD_SIZE)
@@ -185,7 +185,7 @@ def is_ours(pid):
 def test_an_old_builder_cannot_spoil_a_new_one(source, expected, tmp_path):
     """A worker that outlives its builder for a moment finds its temporary file gone and writes nowhere."""
     dest = tmp_path / "a.hr"
-    chunk = _chunk._Chunk(str(dest / "shards" / ".000000.dead.tmp"), 0, None)
+    chunk = _chunk._EncodedChunk(str(dest / "shards" / ".000000.dead.tmp"), 0, None)
     headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE)
     with pytest.raises(FileNotFoundError):
         chunk.write(0)

@@ -128,7 +128,7 @@ def stop_after(monkeypatch, steps):
         real(temporary, path)
 
     monkeypatch.setattr(durable, "put", put)
-    monkeypatch.setattr("headrace.building._site.put", put)
+    monkeypatch.setattr("headrace.building._destination.put", put)
 
 
 def test_stopped_before_every_single_rename(source, expected, tmp_path, monkeypatch):
@@ -273,7 +273,7 @@ def test_killed_while_cleaning_up(source, expected, tmp_path, monkeypatch):
         raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.building._site.Site.complete", stop)
+        patch.setattr("headrace.building._destination.Destination.complete", stop)
         with pytest.raises(Stop):
             headrace.build(source, dest, workers=1, shard_size=SHARD_SIZE)
     assert (dest / "dataset.json").exists()
@@ -302,7 +302,7 @@ def test_remains_beside_a_finished_dataset_are_no_hindrance(source, tmp_path):
 def test_a_folder_of_other_things_is_never_touched(source, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     for options in ({}, {"force": True}, {"resume": False}):
-        with pytest.raises(BuildError, match=r"holds 'thesis\.tex', which is no part of a dataset"):
+        with pytest.raises(BuildError, match=r"contains 'thesis\.tex', which is not part of a dataset"):
             headrace.build(source, tmp_path, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "dotted").mkdir()

@@ -47,7 +47,7 @@ def test_an_error_in_the_block_leaves_no_dataset(tmp_path):
     assert not (tmp_path / "a.hr" / "dataset.json").exists()
     with pytest.raises(BuildError, match="not finished"):
         _ = writer.report
-    with pytest.raises(BuildError, match="unfinished build, which a Writer cannot go on with"):
+    with pytest.raises(BuildError, match="unfinished build, which a Writer cannot continue"):
         write(tmp_path / "a.hr")
     assert write(tmp_path / "a.hr", force=True).report.samples == 20
 
@@ -55,9 +55,9 @@ def test_an_error_in_the_block_leaves_no_dataset(tmp_path):
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        ({"image": make_image(0)}, "it has no 'label'"),
+        ({"image": make_image(0)}, "field 'label' is missing"),
         ({"image": make_image(0), "label": 1.5}, "field 'label'"),
-        ({"image": make_image(0), "label": 2**63}, "does not fit 64 bits"),
+        ({"image": make_image(0), "label": 2**63}, "must fit in 64 bits"),
         ({"image": np.zeros((4, 4), np.float32), "label": 1}, r"not float32 \[4, 4\]"),
         ({"image": np.zeros((0, 4), np.uint8), "label": 1}, r"uint8 \[0, 4\]"),
         ({"image": "photo.png", "label": 1}, "field 'image'"),

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making datasets: from sources with `build`, sample by sample with `Writer`. Resumable; the same bytes each time."""
+"""Build datasets: from sources with `build`, which can resume, or sample by sample with `Writer`."""
 
 from headrace.building._build import build
-from headrace.building._progress import Progress
-from headrace.building._report import BuildReport, Skipped
+from headrace.building._report import BuildReport, Progress, Skipped
 from headrace.building._writer import Writer
 
 __all__ = ["BuildReport", "Progress", "Skipped", "Writer", "build"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From finished shards to a dataset: the index from the parts, then `dataset.json`, which makes it one."""
+"""Finished shards to a dataset: the index from the parts, then `dataset.json`, which makes it a dataset."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ import numpy as np
 import pyarrow as pa
 
 from headrace import __version__
+from headrace.building._destination import Destination
 from headrace.building._parts import Part
 from headrace.building._report import BuildReport, Skipped
-from headrace.building._site import Site
+from headrace.errors import HeadraceError
+from headrace.records import Dataset
 from headrace.records.arrays import to_numpy
 from headrace.records.index.writing import write_index
 from headrace.records.manifest import INDEX, MANIFEST, MAX_SKIPPED, Manifest
 from headrace.records.schema import FORMAT_NAMES, Field
+from headrace.sources import Source
 
-_MUCH_LARGER = 1.5  # from so many times the size of the source on, a dataset is worth a warning
+_WARN_RATIO = 1.5  # warn if the images take this many times the bytes of the source
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What `dataset.json` says of where the dataset came from."""
+    """What `dataset.json` says about the origin of the dataset."""
 
     kind: str
     name: str
@@ -34,16 +37,16 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """What this run took."""
+class RunStats:
+    """Figures of this run."""
 
     seconds: float
     samples: int
     kept_shards: int
     stored_bytes: int = 0
-    """Of all renditions, without padding."""
+    """Bytes of all renditions, without padding."""
     lossy: int = 0
-    """Samples that the source has in a lossy format."""
+    """Number of samples that are lossy in the source."""
 
 
 def writer_name() -> str:
@@ -51,19 +54,19 @@ def writer_name() -> str:
 
 
 def assemble(
-    site: Site,
+    dest: Destination,
     fields: tuple[Field, ...],
     n_shards: int,
     provenance: Provenance,
-    effort: Effort,
+    stats: RunStats,
     ignored: Sequence[str] = (),
 ) -> BuildReport:
-    """Write the index and `dataset.json`, and remove what served the building."""
+    """Write the index and `dataset.json`, and remove the files of the build."""
     parts: list[Part] = []
     lengths: list[int] = []
     counts: dict[str, Any] = {field.name: np.zeros(256, np.int64) for field in fields if field.is_pixels}
-    with site.whole_file(INDEX) as path:
-        index = write_index(path, fields, _tables(site, n_shards, fields, parts, counts, lengths))
+    with dest.whole_file(INDEX) as path:
+        index = write_index(path, fields, _tables(dest, n_shards, fields, parts, counts, lengths))
     skipped = [entry for part in parts for entry in part.skipped]
     manifest = Manifest(
         fields=fields,
@@ -86,77 +89,62 @@ def assemble(
         skipped=tuple({"key": key, "reason": reason} for key, reason in skipped[:MAX_SKIPPED]),
         writer=writer_name(),
     )
-    content = manifest.to_bytes()
-    with site.whole_file(MANIFEST) as path:
-        path.write_bytes(content)
-    site.complete(len(manifest.shards))
-    effort = replace(effort, stored_bytes=sum(lengths), lossy=sum(part.lossy for part in parts))
-    return _report(site.dest, manifest, len(content), effort, ignored)
-
-
-def finish_up(site: Site) -> BuildReport:
-    """Do what is left of a build that was killed after its dataset was complete."""
-    report = report_finished(site.dest)
-    site.complete(report.shards)
-    return report
+    with dest.whole_file(MANIFEST) as path:
+        path.write_bytes(manifest.to_bytes())
+    dest.complete(len(manifest.shards))
+    stats = replace(stats, stored_bytes=sum(lengths), lossy=sum(part.lossy for part in parts))
+    return _report(dest.path, manifest, stats, ignored)
 
 
 def report_finished(folder: Path) -> BuildReport:
-    """Report on a dataset that an earlier run has finished."""
+    """Report on a dataset that an earlier run finished."""
     manifest = Manifest.load(folder)
-    effort = Effort(0.0, 0, len(manifest.shards))
-    return _report(folder, manifest, (folder / MANIFEST).stat().st_size, effort, was_finished=True)
+    return _report(folder, manifest, RunStats(0.0, 0, len(manifest.shards)), was_finished=True)
 
 
 def _report(
-    folder: Path,
-    manifest: Manifest,
-    manifest_bytes: int,
-    effort: Effort,
-    ignored: Sequence[str] = (),
-    *,
-    was_finished: bool = False,
+    folder: Path, manifest: Manifest, stats: RunStats, ignored: Sequence[str] = (), *, was_finished: bool = False
 ) -> BuildReport:
+    files = sum(shard.n_bytes for shard in manifest.shards) + manifest.index.n_bytes
     return BuildReport(
         path=folder,
         samples=manifest.samples,
         shards=len(manifest.shards),
-        kept_shards=effort.kept_shards,
+        kept_shards=stats.kept_shards,
         source_bytes=int(manifest.source["bytes"]),
-        n_bytes=sum(shard.n_bytes for shard in manifest.shards) + manifest.index.n_bytes + manifest_bytes,
-        seconds=effort.seconds,
-        samples_per_second=effort.samples / effort.seconds if effort.seconds else 0.0,
+        n_bytes=files + (folder / MANIFEST).stat().st_size,
+        seconds=stats.seconds,
+        samples_per_second=stats.samples / stats.seconds if stats.seconds else 0.0,
         skipped_count=manifest.skipped_count,
         skipped=tuple(Skipped(entry["key"], entry["reason"]) for entry in manifest.skipped),
         fingerprint=manifest.fingerprint,
         ignored=tuple(ignored),
-        warnings=tuple(_warnings(manifest, effort)),
+        warnings=tuple(_warnings(manifest, stats)),
         was_finished=was_finished,
     )
 
 
-def _warnings(manifest: Manifest, effort: Effort) -> Iterator[str]:
-    """What a user may not expect of a build that went well."""
+def _warnings(manifest: Manifest, stats: RunStats) -> Iterator[str]:
     before = int(manifest.source["bytes"])
-    if before and effort.lossy and effort.stored_bytes >= _MUCH_LARGER * before:
+    if before and stats.lossy and stats.stored_bytes >= _WARN_RATIO * before:
         yield (
-            f"the images take {effort.stored_bytes / before:.1f} times as many bytes as in the source: "
-            f"{effort.lossy} of {manifest.samples} samples are JPEG or lossy WebP files, whose pixels take more room "
-            "when they are stored losslessly; --format keep (format='keep') stores the files as they are"
+            f"the images take {stats.stored_bytes / before:.1f} times as many bytes as in the source: "
+            f"{stats.lossy} of {manifest.samples} samples are JPEG or lossy WebP files, which are larger when their "
+            "pixels are stored losslessly; use --format keep (format='keep') to store the files as they are"
         )
 
 
 def _tables(
-    site: Site,
+    dest: Destination,
     n_shards: int,
     fields: tuple[Field, ...],
     parts: list[Part],
     counts: dict[str, Any],
     lengths: list[int],
 ) -> Iterator[pa.Table]:
-    """The rows of each shard; adds to `parts`, to the `counts` of formats and to the `lengths` of renditions."""
+    """Yield the rows of each shard; add to `parts`, to the `counts` per format and to the `lengths` of renditions."""
     for number in range(n_shards):
-        part, table = site.finished(number)
+        part, table = dest.finished(number)
         parts.append(part)
         for field in fields:
             for rendition in range(field.renditions):
@@ -164,3 +152,46 @@ def _tables(
                 counts[field.name] += np.bincount(codes, minlength=256)
                 lengths.append(int(to_numpy(table.column(field.rendition_column(rendition, "length"))).sum()))
         yield table
+
+
+def difference(folder: Path, source: Source, fields: tuple[Field, ...], provenance: Provenance) -> str:
+    """Describe how a finished dataset differs from what this build would make; empty if it does not.
+
+    Compares keys, the total size and modification times. A file that changed but kept its size and an old modification
+    time is not noticed.
+    """
+    try:
+        dataset = Dataset(folder)
+    except (HeadraceError, OSError) as error:
+        return f" that cannot be opened ({error})"
+    options = _different_options(dataset.manifest, fields, provenance)
+    if options:
+        return f" built with other options: {options}"
+    if source.sequential:
+        return ", and it is unknown whether an iterable still yields the same samples"
+    return "" if _same_samples(folder, dataset, source) else ", and its source has changed since"
+
+
+def _different_options(manifest: Manifest, fields: tuple[Field, ...], provenance: Provenance) -> str:
+    before = {**manifest.options, "fields": manifest.fields, "classes": manifest.classes, "writer": manifest.writer}
+    before |= {"source": (manifest.source.get("kind"), manifest.source.get("name"))}
+    now = {**provenance.options, "fields": fields, "classes": provenance.classes, "writer": writer_name()}
+    now |= {"source": (provenance.kind, provenance.name)}
+    # If no sample was skipped, on_error made no difference.
+    same = {"on_error"} if not manifest.skipped_count else set()
+    return ", ".join(
+        sorted(name for name in {**before, **now} if name not in same and before.get(name) != now.get(name))
+    )
+
+
+def _same_samples(folder: Path, dataset: Dataset, source: Source) -> bool:
+    finished = (folder / MANIFEST).stat().st_mtime_ns
+    row = samples = n_bytes = 0
+    for item in source.items():
+        samples, n_bytes = samples + 1, n_bytes + item.n_bytes
+        if source.kind != "dataset" and item.stamp > finished:
+            return False
+        row += row < len(dataset) and dataset.key(row) == item.key
+    manifest = dataset.manifest
+    counted = (manifest.source.get("samples"), manifest.source.get("bytes"))
+    return row == len(dataset) and samples - row == manifest.skipped_count and (samples, n_bytes) == counted

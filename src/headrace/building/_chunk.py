@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one worker does: it encodes a chunk of samples, waits to be told its place in the shard, and writes it there.
+"""One worker: it encodes a chunk of samples, and writes it to the shard once its offset is known.
 
-Samples differ in cost and in size, and a shard's bytes must not depend on who was faster. So encoding and placing are
-two steps: a worker says how large its chunk has become; once the sizes of all earlier chunks of the shard are known,
-it is told its offset and writes. Nothing but small messages goes through the coordinator.
+A shard's bytes must not depend on which worker was faster, so encoding and writing are two steps. The worker reports
+the size of an encoded chunk. Once the sizes of all earlier chunks of the shard are known, the coordinator sends the
+chunk's offset, and the worker writes it. Only small messages go through the coordinator.
 """
 
 from __future__ import annotations
@@ -29,87 +29,82 @@ MAX_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Samples to encode: items that the worker loads, or samples that are loaded already."""
+class EncodeChunk:
+    """Encode these samples: items that the worker loads, or samples that are already loaded."""
 
     number: int
     shard: int
     path: str
-    """The temporary file of the shard."""
+    """Temporary file of the shard."""
     items: Sequence[Item] = ()
     samples: Sequence[tuple[str, Mapping[str, Any] | Exception]] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the chunk of that number goes."""
+class WriteChunk:
+    """Write the encoded chunk with this number at an offset of its shard."""
 
     number: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """There is nothing more to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sized:
+class ChunkEncoded:
     number: int
     n_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ChunkWritten:
     number: int
     rows: bytes
     """A record batch as an Arrow stream."""
     n_rows: int
     skipped: tuple[tuple[str, str], ...]
     lossy: int = 0
-    """Samples with an image that the source has in a lossy format."""
+    """Number of samples with an image that is lossy in the source."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ChunkFailed:
     number: int
     message: str
     is_sample: bool = False
-    """A sample cannot be stored; otherwise it is the destination, or a fault of ours."""
+    """True if a sample cannot be stored; False for errors of the destination and bugs."""
 
 
 class Worker:
-    """The state of one worker: its source, and the chunks that wait for their place."""
+    """State of one worker: its source, and the encoded chunks that wait for their offsets."""
 
     def __init__(self, conversion: Conversion, source: Source | None) -> None:
         self._conversion = conversion
         self._source = source
         self._schema = arrow_schema(conversion.fields)
-        self._waiting: dict[int, _Chunk] = {}
+        self._encoded: dict[int, _EncodedChunk] = {}
 
-    def answer(self, message: Task | Place) -> Sized | Written | Failed:
-        """Do what a message asks."""
+    def reply(self, message: EncodeChunk | WriteChunk) -> ChunkEncoded | ChunkWritten | ChunkFailed:
+        """Carry out a message; errors are returned, not raised."""
         try:
-            if isinstance(message, Task):
-                chunk = self._waiting[message.number] = self._encode(message)
-                return Sized(message.number, chunk.n_bytes)
-            chunk = self._waiting.pop(message.number)
+            if isinstance(message, EncodeChunk):
+                chunk = self._encoded[message.number] = self._encode(message)
+                return ChunkEncoded(message.number, chunk.n_bytes)
+            chunk = self._encoded.pop(message.number)
             chunk.write(message.offset)
-            batch = chunk.batch(message.offset, self._schema)
+            rows = chunk.rows(message.offset, self._schema)
             lossy = sum(sample.was_lossy for sample in chunk.samples)
-            return Written(message.number, batch, len(chunk.samples), tuple(chunk.skipped), lossy)
-        except _StoppedBySample as error:
-            return Failed(message.number, str(error), is_sample=True)
+            return ChunkWritten(message.number, rows, len(chunk.samples), tuple(chunk.skipped), lossy)
+        except _SampleError as error:
+            return ChunkFailed(message.number, str(error), is_sample=True)
         except OSError as error:
-            return Failed(message.number, f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
-        except Exception as error:  # noqa: BLE001  # whatever it is, the build must end and say so, not hang
-            return Failed(message.number, f"unexpected {type(error).__name__}: {error}")
+            return ChunkFailed(message.number, f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+        except Exception as error:  # noqa: BLE001  # any other error must end the build with a message, not hang it
+            return ChunkFailed(message.number, f"unexpected {type(error).__name__}: {error}")
 
-    def _encode(self, task: Task) -> _Chunk:
-        chunk = _Chunk(task.path, task.shard, self._conversion)
-        for item in task.items:
+    def _encode(self, message: EncodeChunk) -> _EncodedChunk:
+        chunk = _EncodedChunk(message.path, message.shard, self._conversion)
+        for item in message.items:
             chunk.add(item.key, lambda item=item: self._source.load(item))  # type: ignore[misc,union-attr]
-        for key, sample in task.samples:
+        for key, sample in message.samples:
             chunk.add(key, lambda sample=sample: _loaded(sample))  # type: ignore[misc]
         return chunk
 
@@ -120,12 +115,12 @@ def _loaded(sample: Mapping[str, Any] | Exception) -> Mapping[str, Any]:
     return sample
 
 
-class _StoppedBySample(Exception):  # ends the build; never seen outside
+class _SampleError(Exception):
     pass
 
 
-class _Chunk:
-    """Converted samples with offsets that count from the chunk's own start."""
+class _EncodedChunk:
+    """Converted samples, with offsets relative to the start of the chunk."""
 
     def __init__(self, path: str, shard: int, conversion: Conversion) -> None:
         self._path, self._shard, self._conversion = path, shard, conversion
@@ -139,11 +134,11 @@ class _Chunk:
             stored = convert(key, load(), self._conversion)
         except MemoryError:
             raise
-        except Exception as error:  # importers use other people's parsers, which raise anything over damaged files
+        except Exception as error:  # importers use third-party parsers, which may raise anything on damaged files
             reason = str(error) if isinstance(error, BadSample) else f"{type(error).__name__}: {error}"
             if not self._conversion.skip_bad:
-                raise _StoppedBySample(f"sample {key!r}: {_valid(reason)}") from error
-            self.skipped.append((_valid(key[:MAX_KEY_BYTES]), _valid(reason[:MAX_REASON])))
+                raise _SampleError(f"sample {key!r}: {_as_utf8(reason)}") from error
+            self.skipped.append((_as_utf8(key[:MAX_KEY_BYTES]), _as_utf8(reason[:MAX_REASON])))
             return
         offsets = []
         for data in stored.renditions:
@@ -153,8 +148,8 @@ class _Chunk:
         self.offsets.append(offsets)
 
     def write(self, base: int) -> None:
-        """Write the renditions; what lies between them stays a hole, which reads as zero."""
-        # No O_CREAT: if the file is gone, another builder has taken over.
+        """Write the renditions; the gaps between them are not written and read as zero."""
+        # No O_CREAT: if the file is gone, another process has taken over the build.
         handle = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             for stored, offsets in zip(self.samples, self.offsets, strict=True):
@@ -166,8 +161,8 @@ class _Chunk:
         finally:
             os.close(handle)
 
-    def batch(self, base: int, schema: pa.Schema) -> bytes:
-        """Give the rows as an Arrow stream, with offsets that count from the shard's start."""
+    def rows(self, base: int, schema: pa.Schema) -> bytes:
+        """Return the index rows as an Arrow stream, with offsets relative to the start of the shard."""
         columns: dict[str, list[Any]] = {name: [] for name in schema.names}
         slots = [(field, number) for field in self._conversion.fields for number in range(field.renditions)]
         for stored, offsets in zip(self.samples, self.offsets, strict=True):
@@ -184,8 +179,8 @@ class _Chunk:
         return bytes(memoryview(sink.getvalue()))
 
 
-def _valid(text: str) -> str:
-    """Text that JSON and UTF-8 can hold: lone surrogates become escapes."""
+def _as_utf8(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, by escapes."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sample into its renditions and its row. Pure: the bytes depend on the sample and the conversion alone."""
+"""Convert one sample to its renditions and its row. Pure: the result depends only on the sample and the options."""
 
 from __future__ import annotations
 
@@ -36,58 +36,58 @@ from headrace.records.schema import (
 )
 from headrace.sources import Encoded
 
-# Smaller files decode to arrays that the allocator has at hand.
-_SCRATCH_FROM = 1 << 16
-_NAMES = {np.dtype(name): name for name in DTYPE_CODES}  # `dtype.name` takes 2.5 µs to find out
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+# For smaller files, a new array costs no page faults.
+_MIN_REUSED_BYTES = 1 << 16
+_NAMES = {np.dtype(name): name for name in DTYPE_CODES}  # `dtype.name` takes 2.5 µs
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class BadSample(HeadraceError):
-    """A sample that cannot be stored; the message says why, without the sample's key."""
+    """A sample cannot be stored; the message gives the reason without the sample's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSample:
-    """A converted sample: its renditions in order, and its row but for shards and offsets."""
+    """A converted sample: its renditions in order, and its row without shards and offsets."""
 
     renditions: tuple[bytes | memoryview, ...]
     row: dict[str, Any]
     was_lossy: bool = False
-    """One of its images is of a lossy format in the source."""
+    """True if one of its images is lossy in the source."""
 
 
 def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> StoredSample:
     """Encode the images of a sample and check all its values."""
     if not 1 <= len(key.encode(errors="surrogatepass")) <= MAX_KEY_BYTES:
-        raise BadSample(f"its key has {len(key.encode(errors='surrogatepass'))} bytes; 1 to {MAX_KEY_BYTES} fit")
+        raise BadSample(f"the key must have 1 to {MAX_KEY_BYTES} bytes; got {len(key.encode(errors='surrogatepass'))}")
     row: dict[str, Any] = {"key": _text(key)}
     renditions: list[bytes | memoryview] = []
     was_lossy = False
     for field in conversion.fields:
         if field.name not in sample:
-            raise BadSample(f"it has no {field.name!r}; its fields are {', '.join(sample) or 'none'}")
+            raise BadSample(f"field {field.name!r} is missing; the sample has {', '.join(sample) or 'no fields'}")
         value = sample[field.name]
         try:
             if field.is_pixels:
-                picture = _Picture(value, field, conversion)
-                was_lossy |= picture.is_lossy
-                for number, stored in enumerate(_store_image(picture, field, key, conversion)):
+                image = _SourceImage(value, field, conversion)
+                was_lossy |= image.is_lossy
+                for number, stored in enumerate(_store_image(image, field, key, conversion)):
                     renditions.append(stored.data)
                     row |= {field.rendition_column(number, part): n for part, n in stored.columns().items()}
                 if field.type == "image":
-                    row[f"{field.name}.orientation"] = picture.orientation
+                    row[f"{field.name}.orientation"] = image.orientation
             elif field.type == "boxes":
                 row[field.name], row[f"{field.name}.labels"] = _boxes(value)
             else:
                 row[field.name] = _plain(value, field.type)
         except (HeadraceError, TypeError, ValueError, OverflowError) as error:
             raise BadSample(f"field {field.name!r}: {error}") from error
-    _check_followers(row, conversion.fields)
+    _check_box_lists(row, conversion.fields)
     return StoredSample(tuple(renditions), row, was_lossy)
 
 
-def _check_followers(row: Mapping[str, Any], fields: tuple[Field, ...]) -> None:
-    """A list that belongs to boxes has one element for each."""
+def _check_box_lists(row: Mapping[str, Any], fields: tuple[Field, ...]) -> None:
+    """Check that lists that belong to boxes have one element per box."""
     for field in fields:
         if field.of and len(row[field.name]) != len(row[field.of]):
             raise BadSample(
@@ -97,7 +97,7 @@ def _check_followers(row: Mapping[str, Any], fields: tuple[Field, ...]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredImage:
     data: bytes | memoryview
     format: str
     shape: ImageShape
@@ -122,11 +122,11 @@ class _Stored:
         }
 
 
-class _Scratch(threading.local):
-    """Memory for pixels, used again for each image by each thread.
+class _ReusedMemory(threading.local):
+    """Memory for pixels, one per thread, reused for every image.
 
-    A fresh array of megabytes costs a page fault for every 4 KiB. Used again, a conversion of PNGs of 1024x768 took 3
-    to 8 % less CPU time (medians of two runs of nine interleaved rounds).
+    A new array costs a page fault per 4 KiB. Reusing it saved 3 to 8 % of the CPU time of converting 1024x768 PNGs
+    (medians of two runs of nine interleaved rounds).
     """
 
     def __init__(self) -> None:
@@ -140,11 +140,11 @@ class _Scratch(threading.local):
         return memory[:n_bytes].view(dtype).reshape(shape)
 
 
-_scratch = _Scratch()
+_memory = _ReusedMemory()
 
 
-class _Picture:
-    """An image of the source, decoded at most once and only if need be."""
+class _SourceImage:
+    """An image of the source, decoded at most once and only if needed."""
 
     def __init__(self, value: Any, field: Field, conversion: Conversion) -> None:
         self.color: formats.Color = "index" if field.type == "mask" else "keep"
@@ -155,34 +155,34 @@ class _Picture:
         self._metadata: dict[str, bytes] | None = None
         if self.encoded is not None and not conversion.first_page and formats.has_more_pages(self.encoded.data):
             raise UnsupportedImage(
-                "the file holds several pages or frames, and an image is one: save each as a file of its own, or use "
-                "--pages first (pages='first') to take the first of every file"
+                "the file has several pages or frames, but an image has one: save each page as a separate file, or use "
+                "--pages first (pages='first') to take the first page of every file"
             )
         found = self._stored_orientation() if field.type == "image" else UPRIGHT
         self.is_turned = conversion.apply_orientation and found != UPRIGHT
-        """The pixels are not as the file has them, but turned as its orientation says."""
+        """True if the pixels are rotated or flipped as the EXIF orientation says."""
         self.orientation = UPRIGHT if self.is_turned else found
         self._turn = found
 
     @property
     def is_lossy(self) -> bool:
-        """Whether the source has it as JPEG or lossy WebP, which are smaller than any lossless format of the pixels."""
+        """Whether it is JPEG or lossy WebP in the source, which are smaller than any lossless format."""
         if self.encoded is None:
             return False
         return self.stored_as == "jpeg" or (self.stored_as == "webp" and bytes(self.encoded.data[12:16]) == b"VP8 ")
 
     def extra_channels(self, channels: int) -> Extra | None:
-        """What the channels of an image are beyond gray and RGB, as far as the source says; masks have no colours."""
+        """Return what the channels are beyond gray and RGB, if the source says it; masks have no colors."""
         if channels not in (2, 4) or self.color == "index":
             return None
         if self.encoded is not None:
             return extra_channels(self.encoded.data)
         return pillow_extra(getattr(self._value, "mode", ""))
 
-    # No cached_property: before Python 3.12 it holds a lock that all threads share while it computes.
+    # No cached_property: before Python 3.12 all threads share its lock while it computes.
     @property
     def pixels(self) -> npt.NDArray[Any]:
-        """Its pixels, valid until this thread decodes the next picture."""
+        """Its pixels, valid until this thread decodes the next image."""
         if self._pixels is None:
             pixels = self._decode()
             self._pixels = turned(pixels, self._turn) if self.is_turned else pixels
@@ -209,17 +209,17 @@ class _Picture:
     def _decode(self) -> npt.NDArray[Any]:
         if self.encoded is None:
             return _as_pixels(self._value, is_mask=self.color == "index")
-        if self.stored_as is None or self.color != "keep" or len(self.encoded.data) < _SCRATCH_FROM:
+        if self.stored_as is None or self.color != "keep" or len(self.encoded.data) < _MIN_REUSED_BYTES:
             return formats.decode(self.encoded.data, color=self.color)
         own = _format(self.stored_as)
         shape = own.probe(self.encoded.data)
         if shape.height * shape.width > formats.MAX_PIXELS:
-            return own.decode(self.encoded.data)  # refuses, and says why
-        out = _scratch.array("source", shape.array, shape.dtype)
+            return own.decode(self.encoded.data)  # raises, with the reason
+        out = _memory.array("source", shape.array, shape.dtype)
         return own.decode(self.encoded.data, out=out)
 
     def _stored_as(self) -> str | None:
-        """Name the format of the source's own bytes, if it is one of ours."""
+        """Return the format of the source's bytes, if Headrace can store it."""
         if self.encoded is None or self.encoded.format not in formats.NAMES:
             return None
         if self.encoded.format == "hri":
@@ -227,59 +227,59 @@ class _Picture:
         return self.encoded.format
 
 
-def _store_image(picture: _Picture, field: Field, key: str, conversion: Conversion) -> Iterator[_Stored]:
-    own = picture.stored_as
+def _store_image(image: _SourceImage, field: Field, key: str, conversion: Conversion) -> Iterator[_StoredImage]:
+    own = image.stored_as
     mix = conversion.mixes[field.name]
     for wanted in mix.choose(key):
-        if wanted == KEEP and picture.encoded is not None and own is None:
+        if wanted == KEEP and image.encoded is not None and own is None:
             raise UnsupportedImage(
-                f"a {picture.encoded.format or 'file of unknown kind'} cannot be kept as it is; "
-                f"name a format, such as {DEFAULT_HRI}"
+                f"format 'keep' cannot store a {image.encoded.format or 'file of unknown format'} file; "
+                f"use a format such as {DEFAULT_HRI}"
             )
-        # Pixels that never were a file have no bytes to keep.
+        # An array has no file to keep.
         target = DEFAULT_HRI if wanted == KEEP and own is None else wanted
-        if own is not None and not picture.is_turned and (target == KEEP or stored_format(target) == own):
-            yield _keep(picture, own, verify=conversion.verify)
+        if own is not None and not image.is_turned and (target == KEEP or stored_format(target) == own):
+            yield _keep(image, own, verify=conversion.verify)
         elif mix.is_plan and not formats.parse(target)[0].lossless:
             raise UnsupportedImage(
-                f"the plan has {target} for it, which would change its pixels; only an image that is "
-                f"{stored_format(target)} already can be kept so: leave {target} out of the plan"
+                f"the plan stores it as {target}, which would change its pixels; only an image that already is "
+                f"{stored_format(target)} can be stored so: remove {target} from the plan"
             )
         else:
-            yield _encode(picture, target, verify=conversion.verify)
+            yield _encode(image, target, verify=conversion.verify)
 
 
-def _keep(picture: _Picture, own: str, *, verify: bool) -> _Stored:
-    assert picture.encoded is not None
+def _keep(image: _SourceImage, own: str, *, verify: bool) -> _StoredImage:
+    assert image.encoded is not None
     if verify:
-        _ = picture.pixels  # damage shall show now, not in training
-    shape = _format(own).probe(picture.encoded.data, color=picture.color)
-    return _Stored(picture.encoded.data, own, shape, picture.extra_channels(shape.channels))
+        _ = image.pixels  # finds damage now, not in training
+    shape = _format(own).probe(image.encoded.data, color=image.color)
+    return _StoredImage(image.encoded.data, own, shape, image.extra_channels(shape.channels))
 
 
-def _encode(picture: _Picture, target: str, *, verify: bool) -> _Stored:
+def _encode(image: _SourceImage, target: str, *, verify: bool) -> _StoredImage:
     encoder, mode = formats.parse(target)
-    extra = picture.extra_channels(picture.pixels.shape[2] if picture.pixels.ndim == 3 else 1)
-    metadata = picture.metadata
+    extra = image.extra_channels(image.pixels.shape[2] if image.pixels.ndim == 3 else 1)
+    metadata = image.metadata
     if extra == "CMYK" or (extra is not None and encoder.name == "hri"):
-        metadata = metadata | color_mark(extra, picture.pixels.shape[2])
-    data = encoder.encode(picture.pixels, mode=mode, metadata=metadata)
-    if verify and encoder.lossless and not _gives_back(encoder, data, picture):
-        raise CorruptImage(f"{target} did not give back the same pixels, which is a fault in Headrace: report it")
+        metadata = metadata | color_mark(extra, image.pixels.shape[2])
+    data = encoder.encode(image.pixels, mode=mode, metadata=metadata)
+    if verify and encoder.lossless and not _decodes_to(encoder, data, image):
+        raise CorruptImage(f"{target} did not decode to the same pixels, which is a bug in Headrace: please report it")
     if encoder.lossless:
-        pixels = picture.pixels
+        pixels = image.pixels
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
         shape = ImageShape(pixels.shape[0], pixels.shape[1], channels, _NAMES[pixels.dtype])
-        return _Stored(data, stored_format(target), shape, extra)
-    return _Stored(data, stored_format(target), encoder.probe(data))
+        return _StoredImage(data, stored_format(target), shape, extra)
+    return _StoredImage(data, stored_format(target), encoder.probe(data))
 
 
-def _gives_back(encoder: formats.Format, data: bytes, picture: _Picture) -> bool:
-    pixels = picture.pixels
+def _decodes_to(encoder: formats.Format, data: bytes, image: _SourceImage) -> bool:
+    pixels = image.pixels
     if encoder.name == "hri" and pixels.flags.c_contiguous:
-        return matches(data, pixels)  # compares strip by strip, in cache
-    again = _scratch.array("again", pixels.shape, pixels.dtype)
-    return _same(encoder.decode(data, color=picture.color, out=again), pixels)
+        return matches(data, pixels)  # compares in the cache, strip by strip
+    again = _memory.array("again", pixels.shape, pixels.dtype)
+    return _same(encoder.decode(data, color=image.color, out=again), pixels)
 
 
 def _format(stored: str) -> formats.Format:
@@ -290,14 +290,14 @@ def _same(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     words = left.nbytes % 8 == 0 and left.flags.c_contiguous and right.flags.c_contiguous
-    if words:  # eight bytes a comparison: 0.6 instead of 1.4 ms for 6 MB
+    if words:  # eight bytes per comparison: 0.6 instead of 1.4 ms for 6 MB
         return bool(np.array_equal(left.reshape(-1).view(np.uint64), right.reshape(-1).view(np.uint64)))
     return bool(np.array_equal(left, right))
 
 
 def _as_pixels(value: Any, *, is_mask: bool) -> npt.NDArray[Any]:
     if is_mask and hasattr(value, "getpalette"):
-        value = np.asarray(value)  # a Pillow image: of a mask its indices are meant
+        value = np.asarray(value)  # a Pillow image with a palette: the mask is its indices
     if getattr(value, "dtype", None) == np.bool_:
         value = np.asarray(value).view(np.uint8)
     pixels = as_image(value)
@@ -309,7 +309,7 @@ def _boxes(value: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     boxes = np.asarray(xyxy, np.float32).reshape(-1, 4)
     numbers = np.asarray(labels, np.int64).reshape(-1)
     if len(boxes) != len(numbers):
-        raise BadSample(f"{len(boxes)} boxes have {len(numbers)} labels")
+        raise BadSample(f"boxes must have one label each; got {len(boxes)} boxes and {len(numbers)} labels")
     return boxes, numbers
 
 
@@ -320,22 +320,22 @@ def _plain(value: Any, kind: str) -> Any:
     if inner == "int64":
         number = operator.index(value)
         if not -(1 << 63) <= number < 1 << 63:
-            raise BadSample(f"{number} does not fit 64 bits")
+            raise BadSample(f"int64 must fit in 64 bits; got {number}")
         return number
     if inner == "float32":
         real = float(value)
-        if math.isfinite(real) and abs(real) > _LARGEST_FLOAT32:
-            raise BadSample(f"{real} does not fit float32")
+        if math.isfinite(real) and abs(real) > _MAX_FLOAT32:
+            raise BadSample(f"the value must fit in float32; got {real}")
         return real
     if inner == "str":
         return _text(value)
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise BadSample(f"bytes are expected, not {type(value).__name__}")
+        raise BadSample(f"the value must be bytes; got {type(value).__name__}")
     return bytes(value)
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise BadSample(f"a string is expected, not {type(value).__name__}")
-    value.encode()  # a lone surrogate is no text
+        raise BadSample(f"the value must be a str; got {type(value).__name__}")
+    value.encode()  # raises for lone surrogates
     return value

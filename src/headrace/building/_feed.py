@@ -1,50 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a source's listing to the pipeline: samples are cut into units, and those of finished shards are passed over."""
+"""Divide a source's samples into units and chunks, skip finished shards, and pass the rest to the pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.building._destination import Destination
 from headrace.building._options import MAX_SHARD_SAMPLES, SHARD_SAMPLES
 from headrace.building._parts import Part
-from headrace.building._pipeline import Pipeline, Unit
-from headrace.building._progress import Meter
-from headrace.building._site import Site
+from headrace.building._pipeline import EncodePipeline, Unit
+from headrace.building._report import ProgressMeter
 from headrace.errors import BadSource, BuildError, HeadraceError
 from headrace.sources import Item, Source
 
-# A chunk is what a worker takes at a time: enough to make messages cheap, little enough to share out evenly.
+# A chunk is large enough that messages cost little, and small enough that workers get equal shares.
 CHUNK_BYTES = 1 << 20
 CHUNK_SAMPLES = 128
 
 
-def feed(source: Source, site: Site, pipeline: Pipeline, meter: Meter, shard_bytes: int) -> tuple[int, int]:
-    """Cut the source into units and have those encoded that are not finished; return how many there are, and were."""
+def feed(
+    source: Source, dest: Destination, pipeline: EncodePipeline, meter: ProgressMeter, shard_bytes: int
+) -> tuple[int, int]:
+    """Encode all units of the source that are not finished; return the number of shards, and of those kept."""
     limit = shard_samples(source)
     unit: Unit | None = None
     kept = number = 0
-    batch = _Batch(pipeline)
+    buffer = ChunkBuffer(pipeline)
     waiting: list[Item] = []  # of a unit whose shard may be reused
     for item in _listed(source):
         if unit is None:
-            unit, part = Unit(number), site.reusable(number)
+            unit, part = Unit(number), dest.reusable(number)
         unit.count(item.key, item.n_bytes, f"{item.stamp} {item.locator!r}")
         if part is None:
-            batch.add(unit, item, _load(source, item) if source.sequential else None)
+            buffer.add(unit, item, _load(source, item) if source.sequential else None)
         elif not source.sequential:
             waiting.append(item)
         if unit.items >= limit or unit.source_bytes >= shard_bytes:
-            kept += _end(unit, part, waiting, batch, pipeline, meter, site)
+            kept += _end(unit, part, waiting, buffer, meter, dest)
             number, unit, waiting = number + 1, None, []
     if unit is not None:
-        kept += _end(unit, part, waiting, batch, pipeline, meter, site)
+        kept += _end(unit, part, waiting, buffer, meter, dest)
         number += 1
     return number, kept
 
 
 def _listed(source: Source) -> Iterator[Item]:
-    """List a source; whatever a listing raises becomes an error that says how far it came."""
+    """List a source; any exception becomes a BadSource that names the last sample."""
     last = ""
     try:
         for item in source.items():
@@ -58,7 +60,7 @@ def _listed(source: Source) -> Iterator[Item]:
 
 
 def _load(source: Source, item: Item) -> Mapping[str, Any] | Exception:
-    """Load a sample of an iterable; what is wrong with it is for the worker to report or skip."""
+    """Load a sample of an iterable; an error is returned for the worker to report or skip."""
     try:
         return source.load(item)
     except (MemoryError, KeyboardInterrupt):
@@ -68,32 +70,33 @@ def _load(source: Source, item: Item) -> Mapping[str, Any] | Exception:
 
 
 def _end(
-    unit: Unit, part: Part | None, waiting: list[Item], batch: _Batch, pipeline: Pipeline, meter: Meter, site: Site
+    unit: Unit, part: Part | None, waiting: list[Item], buffer: ChunkBuffer, meter: ProgressMeter, dest: Destination
 ) -> bool:
+    """End a unit; return whether its shard from an earlier run is kept."""
     if part is not None and (part.digest != unit.digest or part.items != unit.items):
-        raise BuildError(
-            f"the source has changed since {site.dest} was begun: the {unit.items} samples of shard {unit.number} "
-            f"have other keys or sizes; restore the source, or use --no-resume (resume=False) to start over"
-        )
+        raise _changed(dest, f"the {unit.items} samples of shard {unit.number} have other keys or sizes")
     if part is not None and part.stamps == unit.stamps:
         meter.keep(unit.items, unit.source_bytes, part.shard.n_bytes)
         return True
     if part is not None and not waiting:
-        raise BuildError(
-            f"the source has changed since {site.dest} was begun: samples of shard {unit.number} have other pixels; "
-            f"restore the source, or use --no-resume (resume=False) to start over"
-        )
-    for item in waiting:  # files were changed, or copied: the shard is made again
-        batch.add(unit, item, None)
-    batch.flush()
-    pipeline.end_unit()
+        raise _changed(dest, f"samples of shard {unit.number} have other pixels")
+    for item in waiting:  # files have changed or were copied: the shard is built again
+        buffer.add(unit, item, None)
+    buffer.end_unit()
     return False
 
 
-class _Batch:
-    """Items on their way to becoming a chunk."""
+def _changed(dest: Destination, how: str) -> BuildError:
+    return BuildError(
+        f"the source has changed since the build of {dest.path} started: {how}; restore the source, or use "
+        "--no-resume (resume=False) to start over"
+    )
 
-    def __init__(self, pipeline: Pipeline) -> None:
+
+class ChunkBuffer:
+    """Collects samples until they fill a chunk, and passes it to the pipeline."""
+
+    def __init__(self, pipeline: EncodePipeline) -> None:
         self._pipeline = pipeline
         self._clear()
 
@@ -104,24 +107,29 @@ class _Batch:
         self._source_bytes = self._size = 0
 
     def add(self, unit: Unit, item: Item, sample: Mapping[str, Any] | Exception | None) -> None:
+        """Add an item that a worker will load, or with `sample` one that is already loaded."""
         self._unit = unit
         if sample is None:
             self._items.append(item)
             self._size += item.n_bytes
         else:
             self._samples.append((item.key, sample))
-            self._size += sample_bytes(sample)
+            self._size += _sample_bytes(sample)
         self._source_bytes += item.n_bytes
         if self._size >= CHUNK_BYTES or len(self._items) + len(self._samples) >= CHUNK_SAMPLES:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
+    def end_unit(self) -> None:
+        self._flush()
+        self._pipeline.end_unit()
+
+    def _flush(self) -> None:
         if self._unit is not None:
             self._pipeline.put(self._unit, self._source_bytes, items=self._items, samples=self._samples)
         self._clear()
 
 
-def sample_bytes(sample: Mapping[str, Any] | Exception) -> int:
+def _sample_bytes(sample: Mapping[str, Any] | Exception) -> int:
     """Estimate the memory of a loaded sample's images."""
     if isinstance(sample, Exception):
         return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build was asked for, checked before anything is touched."""
+"""The options of a build, checked before any file is changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Pages = Literal["one", "first"]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How samples become renditions and rows: all that a worker needs to know."""
+    """How samples become renditions and rows: everything that a worker needs."""
 
     fields: tuple[Field, ...]
     mixes: Mapping[str, Mix]
@@ -50,13 +50,13 @@ def make_conversion(
     apply_orientation: bool = False,
     pages: Pages = "one",
 ) -> Conversion:
-    """Check the options against the fields; ValueError names the first that does not fit."""
+    """Check the options against the fields; raise ValueError for the first that is wrong."""
     if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error is 'raise' or 'skip', not {on_error!r}")
+        raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
     if pages not in ("one", "first"):
-        raise ValueError(f"pages is 'one' or 'first', not {pages!r}")
+        raise ValueError(f"pages must be 'one' or 'first'; got {pages!r}")
     if align not in ALIGNMENTS:
-        raise ValueError(f"align is a power of two from {ALIGNMENTS[0]} to {ALIGNMENTS[-1]}, not {align}")
+        raise ValueError(f"align must be a power of two from {ALIGNMENTS[0]} to {ALIGNMENTS[-1]}; got {align}")
     _check_format(format, "format")
     if mask_format is None:
         mask_format = format if _keeps_pixels(format) else DEFAULT_HRI
@@ -73,8 +73,7 @@ def make_conversion(
     fields = make_fields(types, {name: mix.renditions for name, mix in mixes.items()})
     if apply_orientation and any(KEEP in mix.formats for mix in mixes.values()):
         raise ValueError(
-            "apply_orientation changes the pixels, and format 'keep' stores files as they are; choose a format such as "
-            f"{DEFAULT_HRI}"
+            f"apply_orientation changes the pixels, but format 'keep' does not; choose a format such as {DEFAULT_HRI}"
         )
     return Conversion(fields, mixes, align, verify, on_error == "skip", apply_orientation, pages == "first")
 
@@ -82,10 +81,10 @@ def make_conversion(
 def _planned(
     plan: Mapping[str, Any] | str | PathLike[str] | None, renditions: int | None, fields: Collection[str]
 ) -> dict[str, Mix]:
-    """Give the mixes of the fields that a plan names."""
+    """Return the mixes of the fields in the plan."""
     if plan is None:
         if renditions is not None:
-            raise ValueError("renditions are those of a plan's formats: give a plan too")
+            raise ValueError("renditions needs a plan, whose formats it counts; give plan too")
         return {}
     loaded = load_plan(plan if isinstance(plan, Mapping) else Path(plan))
     mixes = parse_mixes(loaded if renditions is None else with_renditions(loaded, renditions))
@@ -98,7 +97,7 @@ def _planned(
 
 
 def describe(conversion: Conversion) -> dict[str, Any]:
-    """Say in JSON what decides the bytes of the dataset, apart from the source."""
+    """Return, as JSON values, the options that determine the bytes of the dataset."""
     options: dict[str, Any] = {
         "formats": {
             name: {"renditions": mix.renditions, "formats": list(mix.formats), "ends": list(mix.ends)}
@@ -107,7 +106,7 @@ def describe(conversion: Conversion) -> dict[str, Any]:
         "align": conversion.align,
         "on_error": "skip" if conversion.skip_bad else "raise",
     }
-    # Only where they are not the default: a dataset's bytes stay what they were before there was a choice.
+    # Written only if not the default, so that datasets keep the bytes they had before these options existed.
     if conversion.apply_orientation:
         options["apply_orientation"] = True
     if conversion.first_page:
@@ -122,7 +121,7 @@ def _check_format(text: str, what: str) -> None:
         formats.parse(text)
         stored_format(text)
     except (UnsupportedImage, ValueError) as error:
-        raise ValueError(f"{what}: {error}; 'keep' stores the source's own bytes") from None
+        raise ValueError(f"{what}: {error}; or use 'keep' to store the files as they are") from None
 
 
 def _keeps_pixels(text: str) -> bool:

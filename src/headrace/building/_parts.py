@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts: what a builder writes down about each finished shard, so that it can go on (spec/dataset.md §7).
+"""Parts: the record of each finished shard, from which a build resumes (spec/dataset.md §7).
 
 A part is an Arrow file with the rows of its shard, followed by the CRC-32C of that file in eight hex digits.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +23,22 @@ _SUM_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is known of a finished shard, apart from its rows."""
+    """Facts about a finished shard, apart from its rows."""
 
     shard: Shard
     digest: str
-    """Of the unit's keys and sizes in the source."""
+    """Digest of the unit's keys and sizes in the source."""
     stamps: str
-    """Of what else the source's listing says of them: modification times or checksums, labels, annotations."""
+    """Digest of everything else that the source lists: modification times or checksums, labels, annotations."""
     items: int
     source_bytes: int
     skipped: tuple[tuple[str, str], ...]
     lossy: int = 0
-    """Samples with an image that the source has in a lossy format."""
-
-    def with_shard(self, shard: Shard) -> Part:
-        return replace(self, shard=shard)
+    """Number of samples with an image that is lossy in the source."""
 
 
 def write_part(path: Path, part: Part, table: pa.Table) -> None:
-    """Write the rows of a shard and what is known of it."""
+    """Write the rows of a shard and the facts about it."""
     described = table.replace_schema_metadata({_META: json.dumps(_to_json(part))})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, described.schema) as writer:
@@ -53,7 +50,7 @@ def write_part(path: Path, part: Part, table: pa.Table) -> None:
 
 
 def read_part(path: Path) -> tuple[Part, pa.Table] | None:
-    """Read a part; None if it is missing or damaged."""
+    """Read a part; return None if it is missing or damaged."""
     try:
         content = path.read_bytes()
         body, found = memoryview(content)[:-_SUM_BYTES], content[-_SUM_BYTES:]
@@ -66,8 +63,8 @@ def read_part(path: Path) -> tuple[Part, pa.Table] | None:
         return None
 
 
-def sum_file(path: Path) -> int:
-    """Read a file and give its CRC-32C."""
+def file_checksum(path: Path) -> int:
+    """Return the CRC-32C of a file."""
     checksum = crc32c(b"")
     with path.open("rb", buffering=0) as stream:
         while block := stream.read(CHUNK):
@@ -76,7 +73,7 @@ def sum_file(path: Path) -> int:
 
 
 def join_rows(streams: Iterable[bytes], schema: pa.Schema) -> pa.Table:
-    """One table of the rows of a shard's chunks."""
+    """Join the rows of a shard's chunks into one table."""
     return pa.Table.from_batches([batch for stream in streams for batch in pa.ipc.open_stream(stream)], schema=schema)
 
 

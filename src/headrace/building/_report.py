@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build did."""
+"""What a build reports: progress while it runs, and a report at the end."""
 
 from __future__ import annotations
 
+import pickle
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from headrace.sources import Source
+
+_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A sample of the source that is not in the dataset, and why."""
+    """A sample of the source that is not in the dataset, and the reason."""
 
     key: str
     reason: str
@@ -17,13 +27,13 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of a build. Rates are of this run: shards that an earlier one had finished do not count in them."""
+    """The result of a build. Times and rates are those of this run, without shards that an earlier run finished."""
 
     path: Path
     samples: int
     shards: int
     kept_shards: int
-    """Shards that an earlier, interrupted run had finished."""
+    """Number of shards that an earlier, interrupted run finished."""
     source_bytes: int
     n_bytes: int
     """Size of the dataset."""
@@ -36,6 +46,84 @@ class BuildReport:
     ignored: tuple[str, ...] = ()
     """Files of the source that are not samples, counted by suffix: `3 .txt (such as readme.txt)`."""
     warnings: tuple[str, ...] = ()
-    """What is worth knowing though nothing went wrong, such as a dataset that is much larger than its source."""
+    """Unexpected results, such as a dataset that is much larger than its source."""
     was_finished: bool = False
-    """An earlier run had finished this very build; nothing was left to do."""
+    """True if an earlier run had finished the same build, so that nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """State of a running build. Totals are None until the source has been counted, and for iterables."""
+
+    samples: int
+    source_bytes: int
+    n_bytes: int
+    seconds: float
+    samples_per_second: float
+    """In this run, without shards that were kept."""
+    total_samples: int | None
+    total_bytes: int | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        if self.total_samples is None or not self.samples_per_second:
+            return None
+        return max(0, self.total_samples - self.samples) / self.samples_per_second
+
+
+ProgressHook: TypeAlias = Callable[[Progress], None]
+
+
+class ProgressMeter:
+    """Counts samples and bytes, and calls a hook at most every 0.1 s."""
+
+    def __init__(self, hook: ProgressHook | None, source: Source | None) -> None:
+        self._hook = hook
+        self.samples = 0
+        self._kept = self._source_bytes = self._n_bytes = 0
+        self._start = self._shown = time.perf_counter()
+        self._total: tuple[int, int] | None = None
+        self._closed = threading.Event()
+        if hook is not None and source is not None and not source.sequential:
+            # Counted in a thread with a copy of the source, so that the build starts before the listing ends.
+            copy: Source = pickle.loads(pickle.dumps(source))  # noqa: S301
+            threading.Thread(target=self._count_source, args=(copy,), daemon=True).start()
+
+    def _count_source(self, source: Source) -> None:
+        samples = n_bytes = 0
+        try:
+            for item in source.items():
+                samples, n_bytes = samples + 1, n_bytes + item.n_bytes
+                if self._closed.is_set():
+                    return
+        except Exception:  # noqa: BLE001  # the build itself meets and reports the same error
+            return
+        self._total = (samples, n_bytes)
+
+    def count(self, samples: int, source_bytes: int, n_bytes: int) -> None:
+        self.samples += samples
+        self._add(source_bytes, n_bytes)
+
+    def keep(self, samples: int, source_bytes: int, n_bytes: int) -> None:
+        """Count a shard that an earlier run finished."""
+        self._kept += samples
+        self._add(source_bytes, n_bytes)
+
+    def _add(self, source_bytes: int, n_bytes: int) -> None:
+        self._source_bytes += source_bytes
+        self._n_bytes += n_bytes
+        if self._hook is not None and time.perf_counter() - self._shown >= _INTERVAL:
+            self._show(self._hook)
+
+    def _show(self, hook: ProgressHook) -> None:
+        self._shown = now = time.perf_counter()
+        total_samples, total_bytes = self._total or (None, None)
+        rate = self.samples / max(now - self._start, 1e-9)
+        done = self._kept + self.samples
+        seconds = now - self._start
+        hook(Progress(done, self._source_bytes, self._n_bytes, seconds, rate, total_samples, total_bytes))
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._hook is not None:
+            self._show(self._hook)

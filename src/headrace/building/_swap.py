@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replacing a finished dataset: the new one is built beside it, and takes its name when it is complete.
+"""Replace a finished dataset: the new one is built next to it, and takes its name when it is complete.
 
-    photos.hr              the dataset, old until the swap and new after it
+    photos.hr              the dataset: the old one before the swap, the new one after it
     .photos.hr.new         the new one while it is built; after the swap the old one, until it is removed
     .photos.hr.old         the old one between two renames, where a file system cannot exchange two names at once
 
-A builder that is killed leaves the old or the new dataset complete under its name. Only between the two renames it is
-`.photos.hr.old`; the next build puts it back.
+If the builder is killed, the old or the new dataset is complete under its name. Only between the two renames it is
+`.photos.hr.old`; the next build restores it.
 """
 
 from __future__ import annotations
@@ -23,73 +23,73 @@ from headrace.records.durable import sync_folder
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_NOT_POSSIBLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
-def aside(folder: Path) -> Path:
-    """Where the successor of a dataset is built: on the same file system, so that a rename can put it in place."""
-    whole = folder.resolve()
-    return whole.parent / f".{whole.name}.new"
+def path_of_new(folder: Path) -> Path:
+    """Return where the replacement of a dataset is built: on the same file system, so that it can be renamed."""
+    full = folder.resolve()
+    return full.parent / f".{full.name}.new"
 
 
 def recover(folder: Path) -> None:
-    """Put a dataset back that a builder was about to replace when it was killed."""
-    whole = folder.resolve()
-    old = _old(whole)
-    if old.exists() and not whole.exists():
-        old.rename(whole)
-        sync_folder(whole.parent)
+    """Restore a dataset that a builder was about to replace when it was killed."""
+    full = folder.resolve()
+    old = _path_of_old(full)
+    if old.exists() and not full.exists():
+        old.rename(full)
+        sync_folder(full.parent)
 
 
 def swap(folder: Path, building: str) -> None:
-    """Give the dataset that was built aside its name, and remove the one that had it."""
-    whole, new = folder.resolve(), aside(folder)
-    if _exchange(new, whole):
-        sync_folder(whole.parent)
-        _discard(new, whole, building)
+    """Give the new dataset its name, and remove the old one."""
+    full, new = folder.resolve(), path_of_new(folder)
+    if _exchange(new, full):
+        sync_folder(full.parent)
+        _remove_old(new, full, building)
         return
-    old = _old(whole)
-    _discard(old, whole, building)
-    whole.rename(old)
+    old = _path_of_old(full)
+    _remove_old(old, full, building)
+    full.rename(old)
     try:
-        new.rename(whole)
+        new.rename(full)
     except OSError:
-        old.rename(whole)
+        old.rename(full)
         raise
-    sync_folder(whole.parent)
-    _discard(old, whole, building)
+    sync_folder(full.parent)
+    _remove_old(old, full, building)
 
 
-def keep_dotted(old: Path, folder: Path, building: str) -> None:
-    """Move what belongs to the user, names that begin with a dot, from a dataset that was replaced to its successor."""
+def keep_hidden_files(old: Path, folder: Path, building: str) -> None:
+    """Move the user's files, whose names begin with a dot, from a replaced dataset to the new one."""
     for entry in list(old.iterdir()):
         if entry.name.startswith(".") and entry.name != building and not (folder / entry.name).exists():
             entry.rename(folder / entry.name)
 
 
-def _discard(old: Path, folder: Path, building: str) -> None:
-    """Remove a dataset that was replaced; what cannot be removed is left to the next build."""
+def _remove_old(old: Path, folder: Path, building: str) -> None:
+    """Remove a replaced dataset; what cannot be removed is left to the next build."""
     if old.exists():
         with contextlib.suppress(OSError):
-            keep_dotted(old, folder, building)
+            keep_hidden_files(old, folder, building)
             shutil.rmtree(old)
 
 
-def _old(whole: Path) -> Path:
-    return whole.parent / f".{whole.name}.old"
+def _path_of_old(full: Path) -> Path:
+    return full.parent / f".{full.name}.old"
 
 
 def _exchange(left: Path, right: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
+    """Exchange two names in one step; return False if the system or the file system does not support it."""
     if sys.platform != "linux":
         return False
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:  # a C library older than glibc 2.28
+    except AttributeError:  # glibc before 2.28
         return False
     if call(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
-    if code in _NOT_POSSIBLE:
+    if code in _NOT_SUPPORTED:
         return False
     raise OSError(code, os.strerror(code), str(right))

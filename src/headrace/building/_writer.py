@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace.Writer`: a dataset from samples that a program makes, one call each."""
+"""`headrace.Writer`: a dataset from samples that a program makes, one call per sample."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.building._assemble import Effort, Provenance, assemble, writer_name
-from headrace.building._build import count_workers, prepare
-from headrace.building._crew import ThreadCrew
-from headrace.building._feed import CHUNK_BYTES, CHUNK_SAMPLES, sample_bytes
+from headrace.building._assemble import Provenance, RunStats, assemble, writer_name
+from headrace.building._build import check_destination, count_workers
+from headrace.building._destination import BUILDING, Destination
+from headrace.building._feed import ChunkBuffer
 from headrace.building._options import SHARD_SAMPLES, OnError, describe, make_conversion
-from headrace.building._pipeline import Pipeline, Unit
+from headrace.building._pipeline import EncodePipeline, Unit
 from headrace.building._report import BuildReport
-from headrace.building._site import BUILDING, Site
+from headrace.building._workers import ThreadWorkers
 from headrace.errors import BuildError
+from headrace.sources import Item
 
 
 class Writer:
-    """Writes samples to a new dataset, which is there when the `with` block ends well.
+    """Writes samples to a new dataset, which is complete when the `with` block ends without an error.
 
         with headrace.Writer("out.hr", fields={"image": "image", "label": "int64"}) as writer:
             writer.write({"image": pixels, "label": 3})
 
-    Images are arrays, or `headrace.sources.Encoded` files. Encoding goes on in threads while the program makes the next
-    sample; `write` waits when they are behind. A block that ends in an error leaves no dataset.
+    Images are arrays, or files as `headrace.sources.Encoded`. Threads encode while the program makes the next sample;
+    `write` waits if they are behind. If the block raises, there is no dataset.
     """
 
     def __init__(
@@ -58,20 +59,19 @@ class Writer:
             on_error=on_error,
         )
         if shard_samples < 1:
-            raise ValueError(f"shard_samples is at least 1, not {shard_samples}")
+            raise ValueError(f"shard_samples must be at least 1; got {shard_samples}")
         self._limit = shard_samples
-        self._options = describe(self._conversion) | {"shard_bytes": None, "shard_samples": shard_samples}
-        self._classes = None if classes is None else tuple(classes)
+        options = describe(self._conversion) | {"shard_bytes": None, "shard_samples": shard_samples}
+        self._provenance = Provenance("writer", "", None if classes is None else tuple(classes), options)
         folder = Path(dest)
-        prepare(folder, force=force)
+        check_destination(folder, force=force)
         if (folder / BUILDING).exists() and not force:
-            raise BuildError(f"{folder} holds an unfinished build, which a Writer cannot go on with; use force=True")
-        identity = {**self._options, "source": "writer", "fields": dict(fields), "writer": writer_name()}
-        self._site = Site(folder, identity, self._conversion.fields, resume=False, force=force)
-        self._pipeline = Pipeline(self._site, ThreadCrew(count_workers(workers), self._conversion, None))
+            raise BuildError(f"{folder} contains an unfinished build, which a Writer cannot continue; use force=True")
+        identity = {**options, "source": "writer", "fields": dict(fields), "writer": writer_name()}
+        self._dest = Destination(folder, identity, self._conversion.fields, resume=False, force=force)
+        self._pipeline = EncodePipeline(self._dest, ThreadWorkers(count_workers(workers), self._conversion, None))
+        self._buffer = ChunkBuffer(self._pipeline)
         self._start = time.perf_counter()
-        self._waiting: list[tuple[str, Mapping[str, Any]]] = []
-        self._waiting_bytes = 0
         self._written = 0
         self._shards = 0
         self._unit: Unit | None = None
@@ -79,35 +79,25 @@ class Writer:
 
     @property
     def report(self) -> BuildReport:
-        """What was written; there when the block has ended."""
+        """The report of the build; available when the block has ended."""
         if self._report is None:
-            raise BuildError("the dataset is not finished yet: its report comes with the end of the with block")
+            raise BuildError("the dataset is not finished: read the report after the end of the with block")
         return self._report
 
     def write(self, sample: Mapping[str, Any], *, key: str | None = None) -> None:
-        """Add a sample: a value for every field. Without a key its number serves as one."""
+        """Add a sample: a value for every field. Without a key, its number is used."""
         key = f"{self._written:08d}" if key is None else key
         if self._unit is None:
             self._unit = Unit(self._shards)
         self._unit.count(key, 0)
-        self._waiting.append((key, sample))
-        self._waiting_bytes += sample_bytes(sample)
         self._written += 1
-        is_full = self._unit.items >= self._limit
-        if is_full or self._waiting_bytes >= CHUNK_BYTES or len(self._waiting) >= CHUNK_SAMPLES:
-            self._flush()
-        if is_full:
+        self._buffer.add(self._unit, Item(key, 0, ()), sample)
+        if self._unit.items >= self._limit:
             self._end_unit()
-
-    def _flush(self) -> None:
-        if self._unit is not None and self._waiting:
-            self._pipeline.put(self._unit, 0, samples=self._waiting)
-        self._waiting, self._waiting_bytes = [], 0
 
     def _end_unit(self) -> None:
         if self._unit is not None:
-            self._flush()
-            self._pipeline.end_unit()
+            self._buffer.end_unit()
             self._shards += 1
             self._unit = None
 
@@ -115,7 +105,7 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        with self._site:
+        with self._dest:
             try:
                 if error is None:
                     self._end_unit()
@@ -123,6 +113,5 @@ class Writer:
             finally:
                 self._pipeline.close()
             if error is None:
-                provenance = Provenance("writer", "", self._classes, self._options)
-                effort = Effort(time.perf_counter() - self._start, self._written, 0)
-                self._report = assemble(self._site, self._conversion.fields, self._shards, provenance, effort)
+                stats = RunStats(time.perf_counter() - self._start, self._written, 0)
+                self._report = assemble(self._dest, self._conversion.fields, self._shards, self._provenance, stats)

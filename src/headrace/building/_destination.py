@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The destination while it is built: lock, temporary files, finished shards and their parts (spec/dataset.md §7)."""
+"""The destination of a build: its lock, temporary files, finished shards and their parts (spec/dataset.md §7)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.building._parts import Part, join_rows, read_part, sum_file, write_part
-from headrace.building._swap import aside, keep_dotted, recover, swap
+from headrace.building._parts import Part, file_checksum, join_rows, read_part, write_part
+from headrace.building._swap import keep_hidden_files, path_of_new, recover, swap
 from headrace.errors import BuildError
 from headrace.records.checksum import to_hex
 from headrace.records.durable import TEMPORARY, put, sync_folder, whole_file
@@ -26,38 +27,38 @@ from headrace.records.schema import Field, arrow_schema
 BUILDING = ".building"
 _LOCK = "lock"
 _OPTIONS = "build.json"
-# What a build may change when it goes on: finished shards are the same either way, unless they skipped samples.
-_CHANGEABLE = ("on_error",)
+# Options that may change when a build is resumed: finished shards are the same, unless they skipped samples.
+_CHANGEABLE_OPTIONS = ("on_error",)
 
 
-class Site:
-    """A destination that this process has locked. Close it, or leave its `with` block, to let it go.
+class Destination:
+    """A destination that this process has locked, until it is closed or its `with` block ends.
 
-    A finished dataset that is to be replaced (`force`) stays as it is until its successor is complete: that is built
-    in a folder beside it.
+    A finished dataset that is replaced (`force`) stays in place until the new one is complete, which is built in a
+    folder next to it.
     """
 
     def __init__(
         self, folder: Path, options: dict[str, Any], fields: tuple[Field, ...], *, resume: bool, force: bool
     ) -> None:
-        self.dest = folder
+        self.path = folder
         """Where the dataset will be."""
         self._replaces = force and (folder / MANIFEST).exists()
-        self.folder = aside(folder) if self._replaces else folder
+        self.folder = path_of_new(folder) if self._replaces else folder
         """Where it is built."""
         self.is_finished = False
-        """The dataset is complete: another build, or this one before it was killed, has come to its end."""
+        """True if the dataset is already complete, from another build or from this one before it was killed."""
         self._schema = arrow_schema(fields)
         self._token = secrets.token_hex(4)
         self._building = self.folder / BUILDING
-        self._keeps_skipping = options.get("on_error") == "skip"
-        with _explained(self.folder):
+        self._skips_bad = options.get("on_error") == "skip"
+        with _as_build_error(self.folder):
             (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
             self._building.mkdir(exist_ok=True)
             self._lock = _take_lock(self._building / _LOCK, folder)
         try:
-            with _explained(self.folder):
-                self._settle(options, resume=resume, force=force)
+            with _as_build_error(self.folder):
+                self._prepare(options, resume=resume, force=force)
         except BaseException:
             os.close(self._lock)
             raise
@@ -69,83 +70,83 @@ class Site:
         self.close()
 
     def close(self) -> None:
-        """Remove what is half made and release the lock; finished shards stay."""
+        """Remove temporary files and release the lock; finished shards stay."""
         if self._lock >= 0:
             try:
                 with contextlib.suppress(OSError):
-                    _remove(self._temporaries())
+                    _remove(self._temporary_files())
             finally:
                 os.close(self._lock)
                 self._lock = -1
 
-    def _settle(self, options: dict[str, Any], *, resume: bool, force: bool) -> None:
-        _remove(self._temporaries())
+    def _prepare(self, options: dict[str, Any], *, resume: bool, force: bool) -> None:
+        _remove(self._temporary_files())
         path = self._building / _OPTIONS
         before = _read_json(path)
-        # Looked at under the lock: another builder may have finished since.
+        # Checked while holding the lock: another builder may have finished in the meantime.
         if (self.folder / MANIFEST).exists() and not force:
             if not resume:
                 remove_building(self.folder)
-                refuse_finished(self.dest)
+                refuse_finished(self.path)
             self.is_finished = True
             return
         difference = _difference(before, options) if before is not None else ""
         if difference and resume and not force:
             raise BuildError(
-                f"{self.folder} holds an unfinished build with other options: {difference}; "
-                f"build with those, or use --no-resume (resume=False) to start over"
+                f"{self.folder} contains an unfinished build with other options: {difference}; "
+                f"use those options, or use --no-resume (resume=False) to start over"
             )
         if before is None or difference or not resume or (force and not self._replaces):
-            if self._replaces and before is None:  # killed after the swap: this is the dataset that was replaced
-                keep_dotted(self.folder, self.dest, BUILDING)
+            if self._replaces and before is None:  # killed after the swap: this is the old dataset
+                keep_hidden_files(self.folder, self.path, BUILDING)
             _clear(self.folder)
             with whole_file(path, self._token) as temporary:
                 temporary.write_text(json.dumps(options, ensure_ascii=False, indent=1), encoding="utf-8")
 
-    def _temporaries(self) -> Iterator[Path]:
+    def _temporary_files(self) -> Iterator[Path]:
         for folder in (self.folder, self.folder / SHARDS, self._building):
             yield from folder.glob(f".*{TEMPORARY}")
 
     def begin(self, number: int) -> Path:
         """Create the temporary file of a shard."""
         path = self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY}"
-        with _explained(path):
+        with _as_build_error(path):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         return path
 
     def finish(self, number: int, part: Part, n_bytes: int, rows: Iterable[bytes]) -> Part:
-        """Sum, sync and name a shard, then its part. `part` lacks the shard, which this adds."""
+        """Compute the checksum of a shard, sync and rename it, then write its part, which gets the shard's facts."""
         temporary = self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY}"
         path = self.folder / shard_name(number)
-        with _explained(path):
+        with _as_build_error(path):
             os.truncate(temporary, n_bytes)  # the padding after the last rendition
-            checksum = sum_file(temporary)
+            checksum = file_checksum(temporary)
             put(temporary, path)
         table = join_rows(rows, self._schema)
-        done = part.with_shard(Shard(n_bytes, to_hex(checksum), table.num_rows))
+        done = replace(part, shard=Shard(n_bytes, to_hex(checksum), table.num_rows))
         named = self._part_path(number)
-        with _explained(named), whole_file(named, self._token) as unnamed:
+        with _as_build_error(named), whole_file(named, self._token) as unnamed:
             write_part(unnamed, done, table)
         return done
 
     def reusable(self, number: int) -> Part | None:
-        """Give the part of a shard that an earlier run finished, if the shard still has its checksum.
+        """Return the part of a shard that an earlier run finished, if the shard still has its checksum.
 
-        A shard that skipped samples is not reusable once nothing is to be skipped.
+        A shard that skipped samples is not reusable if this build does not skip.
         """
         read = read_part(self._part_path(number))
         path = self.folder / shard_name(number)
         try:
             if read is None or path.stat().st_size != read[0].shard.n_bytes:
                 return None
-            if read[0].skipped and not self._keeps_skipping:
+            if read[0].skipped and not self._skips_bad:
                 return None
-            return read[0] if to_hex(sum_file(path)) == read[0].shard.checksum else None
+            return read[0] if to_hex(file_checksum(path)) == read[0].shard.checksum else None
         except OSError:
             return None
 
     def finished(self, number: int) -> tuple[Part, pa.Table]:
-        """Give the part and the rows of a shard of this build."""
+        """Return the part and the rows of a finished shard."""
         path = self.folder / shard_name(number)
         read = read_part(self._part_path(number))
         if read is None or not path.exists() or path.stat().st_size != read[0].shard.n_bytes:
@@ -155,56 +156,58 @@ class Site:
         return read
 
     def whole_file(self, name: str) -> contextlib.AbstractContextManager[Path]:
-        """Give a temporary path for a file of the dataset, see `records._durable`."""
+        """Return a context manager with a temporary path, which is renamed to `name` at the end."""
         return whole_file(self.folder / name, self._token)
 
     def _part_path(self, number: int) -> Path:
         return self._building / f"{number:06d}.part"
 
     def complete(self, n_shards: int) -> None:
-        """Remove all that served the building, and shards beyond the last; then take the dataset's name."""
+        """Remove the files of the build and shards beyond the last; then put a replacement in place."""
         for path in (self.folder / SHARDS).glob("*.hrs"):
             if path.stem.isdecimal() and int(path.stem) >= n_shards:
                 path.unlink()
         sync_folder(self.folder / SHARDS)
         if self._replaces:
-            # The options stay until after the swap: they tell a complete successor from a predecessor (`_settle`).
+            # The options stay until after the swap: by them `_prepare` distinguishes the new dataset from the old one.
             try:
-                swap(self.dest, BUILDING)
+                swap(self.path, BUILDING)
             except OSError as error:
                 raise BuildError(
-                    f"{self.dest} cannot be replaced: {error.strerror or error}; it is as it was, and the new dataset "
+                    f"{self.path} cannot be replaced: {error.strerror or error}; it is unchanged, and the new dataset "
                     f"is complete in {self.folder}: move it, or correct that and build again"
                 ) from error
-        remove_building(self.dest)
-        sync_folder(self.dest)
+        remove_building(self.path)
+        sync_folder(self.path)
 
 
 def refuse_finished(folder: Path, because: str = "") -> None:
-    """Raise if there is a dataset already."""
+    """Raise if there is a finished dataset."""
     if (folder / MANIFEST).exists():
         raise BuildError(
-            f"{folder} is a finished dataset{because}; choose another place, or use --force (force=True) to replace it"
+            f"{folder} is a finished dataset{because}; choose another folder, or use --force (force=True) to replace it"
         )
 
 
-def refuse_strangers(folder: Path) -> None:
-    """Raise if a folder holds anything that is not a dataset's, so that no build ever clears a user's files."""
-    with _explained(folder):
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise if a folder contains files that are not part of a dataset, so that a build never removes a user's files."""
+    with _as_build_error(folder):
         recover(folder)
     ours = {MANIFEST, INDEX, SHARDS, BUILDING}
-    with _explained(folder):
+    with _as_build_error(folder):
         if folder.exists() and not folder.is_dir():
-            raise BuildError(f"{folder} is a file; a dataset is a folder")
+            raise BuildError(f"the destination must be a folder; {folder} is a file")
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    # Names with a dot are no part of a dataset, and left alone.
-    strange = next((name for name in names if name not in ours and not name.startswith(".")), None)
-    if strange is not None:
-        raise BuildError(f"{folder} holds {strange!r}, which is no part of a dataset; choose an empty or new folder")
+    # Names that begin with a dot are ignored.
+    foreign = next((name for name in names if name not in ours and not name.startswith(".")), None)
+    if foreign is not None:
+        raise BuildError(
+            f"{folder} contains {foreign!r}, which is not part of a dataset; choose an empty or new folder"
+        )
 
 
 def _clear(folder: Path) -> None:
-    """Remove a dataset or the remains of a build, but not the lock; `dataset.json` goes first."""
+    """Remove a dataset or an unfinished build, but not the lock; `dataset.json` first."""
     (folder / MANIFEST).unlink(missing_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
     _remove((folder / SHARDS).glob("*.hrs"))
@@ -217,13 +220,13 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def remove_building(folder: Path) -> None:
-    """Remove what served the building of a finished dataset; the lock goes last."""
+    """Remove the files of the build of a finished dataset; the lock last."""
     building = folder / BUILDING
-    # Options first: without them what is left here counts for nothing.
+    # Options first: without them, the other files are ignored.
     (building / _OPTIONS).unlink(missing_ok=True)
     _remove(path for path in building.glob("*") if path.name != _LOCK)
     (building / _LOCK).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # someone else has just come; they will see the finished dataset
+    with contextlib.suppress(OSError):  # another builder has just arrived; it will see the finished dataset
         building.rmdir()
 
 
@@ -235,8 +238,8 @@ def _take_lock(path: Path, folder: Path) -> int:
         except BlockingIOError:
             holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
             os.close(handle)
-            raise BuildError(f"{folder} is being built by {holder}; wait for it, or end it and build again") from None
-        # A builder that finishes removes the lock: the file we hold may no longer be the one that others find.
+            raise BuildError(f"{folder} is being built by {holder}; wait for it, or stop it and build again") from None
+        # A builder that finishes removes the lock file: the locked file may no longer be the one at this path.
         try:
             if os.path.samestat(os.fstat(handle), path.stat()):
                 break
@@ -253,8 +256,8 @@ def _take_lock(path: Path, folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn a system error at the destination into one that says what it means for the build."""
+def _as_build_error(path: Path) -> Iterator[None]:
+    """Turn an OSError at the destination into a BuildError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -273,5 +276,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    names = [name for name in {**before, **now} if name not in _CHANGEABLE and before.get(name) != now.get(name)]
+    names = [
+        name for name in {**before, **now} if name not in _CHANGEABLE_OPTIONS and before.get(name) != now.get(name)
+    ]
     return "; ".join(f"{name} was {json.dumps(before.get(name))} and is {json.dumps(now.get(name))}" for name in names)

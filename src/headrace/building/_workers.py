@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers, as threads or as processes, behind one way to talk to them.
+"""Workers as threads or as processes, with one interface.
 
-Processes are started by this package's own entry point: a script that calls `headrace.build` needs no `__main__` guard,
-and a process that has threads is never forked. They end when their pipe does, however the builder dies.
+Worker processes start from an entry point of this package. So a script that calls `headrace.build` needs no `__main__`
+guard, and a process with threads is never forked. A worker process exits when its pipe closes, whatever the reason.
 """
 
 from __future__ import annotations
@@ -14,48 +14,48 @@ import threading
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.building._chunk import Failed, Place, Sized, Stop, Task, Worker, Written
+from headrace.building._chunk import ChunkEncoded, ChunkFailed, ChunkWritten, EncodeChunk, Worker, WriteChunk
 from headrace.building._options import Conversion
 from headrace.errors import BuildError
 
 if TYPE_CHECKING:
     from headrace.sources import Source
 
-Answer = Sized | Written | Failed
+Reply = ChunkEncoded | ChunkWritten | ChunkFailed
 
-# A build is often started from a tree or with a path that a fresh interpreter would not have.
+# Sets sys.path before it imports this package, which the new interpreter may not find by itself.
 _START = """
 import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
 sys.path[:] = connection.recv()
-from headrace.building._crew import work
+from headrace.building._workers import work
 work(connection)
 """
 
 
-class Crew(Protocol):
-    """Some workers, numbered from 0; each answers its messages in order."""
+class Workers(Protocol):
+    """Workers, numbered from 0; each replies to its messages in order."""
 
     size: int
 
-    def send(self, worker: int, message: Task | Place) -> None: ...
+    def send(self, worker: int, message: EncodeChunk | WriteChunk) -> None: ...
 
-    def receive(self) -> tuple[int, Answer]:
-        """Wait for the next answer of any worker; BuildError if one has died."""
+    def receive(self) -> tuple[int, Reply]:
+        """Wait for the next reply of any worker; raise BuildError if a worker has died."""
         ...
 
     def close(self) -> None:
-        """Stop all workers and wait for them; what they had not written is lost."""
+        """Stop all workers and wait for them; unwritten chunks are lost."""
         ...
 
 
-class ThreadCrew:
-    """Workers in this process."""
+class ThreadWorkers:
+    """Workers as threads of this process."""
 
     def __init__(self, size: int, conversion: Conversion, source: Source | None) -> None:
         self.size = size
-        self._answers: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
         self._stopped = threading.Event()
         self._threads = [
@@ -67,28 +67,28 @@ class ThreadCrew:
 
     def _work(self, number: int, conversion: Conversion, source: Source | None) -> None:
         worker = Worker(conversion, source)
-        while not isinstance(message := self._inboxes[number].get(), Stop) and not self._stopped.is_set():
-            self._answers.put((number, worker.answer(message)))
+        while (message := self._inboxes[number].get()) is not None and not self._stopped.is_set():
+            self._replies.put((number, worker.reply(message)))
 
-    def send(self, worker: int, message: Task | Place) -> None:
+    def send(self, worker: int, message: EncodeChunk | WriteChunk) -> None:
         self._inboxes[worker].put(message)
 
-    def receive(self) -> tuple[int, Answer]:
-        return self._answers.get()
+    def receive(self) -> tuple[int, Reply]:
+        return self._replies.get()
 
     def close(self) -> None:
         self._stopped.set()
         for inbox in self._inboxes:
-            inbox.put(Stop())
+            inbox.put(None)
         for thread in self._threads:
             thread.join()
 
 
-class ProcessCrew:
-    """Workers in processes of their own.
+class ProcessWorkers:
+    """Workers as processes.
 
-    Each has a thread here that sends to it. If the coordinator itself waited for a full pipe, and the worker for its
-    own pipe to be read, both would wait for ever.
+    A thread per worker sends its messages. If the coordinator itself waited for a full pipe while the worker waited for
+    its own pipe to be read, both would wait forever.
     """
 
     def __init__(self, size: int, conversion: Conversion, source: Source | None) -> None:
@@ -111,8 +111,8 @@ class ProcessCrew:
         ours, theirs = Pipe()
         command = [sys.executable, "-c", _START, str(theirs.fileno())]
         with theirs:
-            # stdin is closed to them: they must not take what is typed for the builder.
-            # A group of their own: Ctrl-C is for the builder, which ends them.
+            # No stdin: a worker must not read what is typed for the builder.
+            # A process group of its own: Ctrl-C goes to the builder, which stops the workers.
             process = subprocess.Popen(  # noqa: S603
                 command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, process_group=0
             )
@@ -122,48 +122,48 @@ class ProcessCrew:
         self._senders.append(threading.Thread(target=_send_all, args=(ours, self._outboxes[-1]), daemon=True))
         self._senders[-1].start()
 
-    def send(self, worker: int, message: Task | Place) -> None:
+    def send(self, worker: int, message: EncodeChunk | WriteChunk) -> None:
         self._outboxes[worker].put(message)
 
-    def receive(self) -> tuple[int, Answer]:
+    def receive(self) -> tuple[int, Reply]:
         ready = wait(self._connections)[0]
         worker = self._connections.index(ready)  # type: ignore[arg-type]
         try:
             return worker, self._connections[worker].recv()
         except (EOFError, OSError):
-            raise self._death(worker) from None
+            raise self._exit_error(worker) from None
 
-    def _death(self, worker: int) -> BuildError:
+    def _exit_error(self, worker: int) -> BuildError:
         code = self._processes[worker].wait()
-        hint = "; the system may have run out of memory: use fewer workers" if code == -9 else ""
-        what = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        return BuildError(f"a worker process {what}{hint}; build again to go on with the shards that are finished")
+        hint = "; the system may be out of memory: use fewer workers" if code == -9 else ""
+        how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+        return BuildError(f"a worker process {how}{hint}; build again to continue from the finished shards")
 
     def close(self) -> None:
-        # They have nothing that they could lose: what counts is written, and the rest is in temporary files.
+        # Killing loses nothing: finished shards are on disk, and everything else is in temporary files.
         for process in self._processes:
             process.kill()
             process.wait()
         for outbox, sender, connection in zip(self._outboxes, self._senders, self._connections, strict=True):
-            outbox.put(Stop())
+            outbox.put(None)
             sender.join()
             connection.close()
 
 
 def _send_all(connection: Connection[Any, Any], outbox: queue.SimpleQueue[Any]) -> None:
-    while not isinstance(message := outbox.get(), Stop):
+    while (message := outbox.get()) is not None:
         try:
             connection.send(message)
-        except OSError:  # the worker is gone, which `receive` finds out and explains
+        except OSError:  # the worker is gone; `receive` reports it
             return
 
 
 def work(connection: Connection[Any, Any]) -> None:
-    """Serve as a worker process until the builder closes the pipe, or is gone."""
+    """Run as a worker process until the builder closes the pipe or exits."""
     try:
         conversion, source = connection.recv()
         worker = Worker(conversion, source)
         while True:
-            connection.send(worker.answer(connection.recv()))
+            connection.send(worker.reply(connection.recv()))
     except (EOFError, OSError):
         return
