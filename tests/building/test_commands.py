@@ -58,7 +58,7 @@ def test_build_reports_as_json_or_not_at_all(source, tmp_path):
 
 def test_build_names_what_is_wrong(source, tmp_path, dataset):
     assert "--force" in run("build", source, dataset, code=1)[1]
-    assert "is not there" in run("build", tmp_path / "nowhere", tmp_path / "a.hr", code=1)[1]
+    assert "does not exist" in run("build", tmp_path / "nowhere", tmp_path / "a.hr", code=1)[1]
     assert "there is no format 'gif'" in run("build", source, tmp_path / "a.hr", "--format", "gif", code=1)[1]
     assert "a size must" in run("build", source, tmp_path / "a.hr", "--shard-size", "big", code=2)[1]
     assert list(tmp_path.iterdir()) == []

@@ -60,7 +60,7 @@ def test_images_are_looked_for_where_people_put_them(tmp_path):
 
     assert len(samples(CocoSource(path))) == 1
     (tmp_path / "images" / "train2017").rename(tmp_path / "elsewhere")
-    with pytest.raises(BadSource, match="say where the images are"):
+    with pytest.raises(BadSource, match="give the folder of the images"):
         CocoSource(path)
     assert len(samples(CocoSource(path, tmp_path / "elsewhere"))) == 1
 
@@ -153,6 +153,6 @@ def test_broken_json_is_refused(tmp_path, text):
 def test_json_of_absurd_size_is_not_read(tmp_path, monkeypatch):
     """The limit is checked before the file is opened."""
     path = write_coco(tmp_path, [1], [])
-    monkeypatch.setattr(coco_json, "LARGEST_JSON", 10)
-    with pytest.raises(BadSource, match="at most 10"):
+    monkeypatch.setattr(coco_json, "MAX_JSON_BYTES", 10)
+    with pytest.raises(BadSource, match="at most 10 bytes"):
         CocoSource(path)

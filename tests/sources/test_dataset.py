@@ -110,5 +110,5 @@ def test_a_copy_for_another_process_reads_the_same(tmp_path):
 
 def test_an_unfinished_dataset_is_none(tmp_path):
     (tmp_path / "shards").mkdir()
-    with pytest.raises(BadSource, match="no finished dataset"):
+    with pytest.raises(BadSource, match="not a finished dataset"):
         DatasetSource(tmp_path)

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.sources.pictures import keys, pixels, png, samples, write, write_coco, write_tar
 
+from headrace import formats
 from headrace.errors import BadSource
-from headrace.sources import KINDS, open_source, orientation
+from headrace.sources import KINDS, open_source
 
 
 def write_parquet(path):
@@ -109,7 +110,7 @@ def test_orientation_of_an_image_is_upright_unless_it_says_so(tmp_path):
     """Most say nothing."""
     write(tmp_path, {"a.png": png(0)})
 
-    assert orientation(samples(open_source(tmp_path))[0]["image"]) == 1
+    assert formats.orientation(samples(open_source(tmp_path))[0]["image"].data) == 1
 
 
 def test_importing_sources_imports_no_library():
@@ -141,7 +142,7 @@ def test_braces_stand_for_several_files(tmp_path, pattern, names):
 def test_braces_name_the_file_that_is_missing(tmp_path):
     """Not all that was asked for is there."""
     write_tar(tmp_path / "s-0.tar", [("0.png", png(0))])
-    with pytest.raises(BadSource, match=r"s-1\.tar is not there"):
+    with pytest.raises(BadSource, match=r"s-1\.tar does not exist"):
         open_source(tmp_path / "s-{0..1}.tar")
     with pytest.raises(BadSource, match="more than"):
         open_source(tmp_path / "s-{0..99999999}.tar")

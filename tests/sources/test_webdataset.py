@@ -148,7 +148,7 @@ def test_a_huge_extended_header_is_not_read(tmp_path):
 
 def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch):
     """An archive that unpacks to far more than it holds."""
-    monkeypatch.setattr(tar, "_FREE_BYTES", 2**20)
+    monkeypatch.setattr(tar, "_MIN_LIMIT", 2**20)
     write_tar(tmp_path / "a.tar.gz", [("0.png", png(0)), ("1.png", bytes(2**24))], "w:gz")
     with pytest.raises(BadSource, match="bomb"):
         samples(WebDatasetSource([tmp_path / "a.tar.gz"]))
@@ -191,18 +191,18 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):
 @pytest.mark.parametrize(
     ("second", "what"),
     [
-        ([("1.png", b"")], "lacks label"),
-        ([("1.png", b""), ("1.cls", b"1"), ("1.txt", b"")], "first sample has not"),
-        ([("1.png", b"x"), ("1.cls", b"cat")], "no valid int64"),
+        ([("1.png", b"")], "has no label"),
+        ([("1.png", b""), ("1.cls", b"1"), ("1.txt", b"")], "first sample does not have"),
+        ([("1.png", b"x"), ("1.cls", b"cat")], "must be int64"),
         ([("1.png", b"x"), ("1.cls", b"9" * 30)], "64 bits"),
-        ([("1.png", b"x"), ("1.cls", b"1"), ("1.cls", b"2")], "first sample has not"),
+        ([("1.png", b"x"), ("1.cls", b"1"), ("1.cls", b"2")], "first sample does not have"),
         ([("1.png", b""), ("1.cls", b"1")], "empty"),
     ],
 )
 def test_samples_that_differ_from_the_first_are_named(tmp_path, second, what):
     """A field that is missing, extra, double or of another type."""
     second = [(name, png(1) if contents == b"x" else contents) for name, contents in second]
-    if what in ("lacks label", "first sample has not"):
+    if what in ("has no label", "first sample does not have"):
         second = [(name, contents or png(1)) for name, contents in second]
     write_tar(tmp_path / "a.tar", [("0.png", png(0)), ("0.cls", b"0"), *second])
     source = WebDatasetSource([tmp_path / "a.tar"])

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets as people have them, behind one small protocol: listed in a defined order, read sample by sample.
+"""Importers: each reads one layout of images behind one protocol, listed in a defined order and read one by one.
 
     source = open_source("photos/")
     for item in source.items():
         sample = source.load(item)
 
-Nothing that a source says is trusted: names that lead elsewhere, links, devices and bombs raise `BadSource`.
+A source is not trusted: names and links that lead elsewhere, devices and decompression bombs raise `BadSource`.
 """
 
 from headrace.sources._detect import KINDS, open_source
 from headrace.sources._splits import SplitSource
-from headrace.sources._types import MAX_FILE_BYTES, Encoded, Item, Source, orientation
+from headrace.sources._types import MAX_FILE_BYTES, Encoded, Item, Source
 from headrace.sources.cityscapes import CityscapesSource
 from headrace.sources.coco import CocoSource
 from headrace.sources.dataset import DatasetSource, is_dataset
@@ -38,5 +38,4 @@ __all__ = [
     "WebDatasetSource",
     "is_dataset",
     "open_source",
-    "orientation",
 ]

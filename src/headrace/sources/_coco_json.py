@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON of COCO, without making objects of it all.
+"""Read COCO's JSON with little memory.
 
-COCO's own annotations are 450 MB of text, which as Python objects take several GB. So the text is held, each annotation
-is parsed once to see whose it is, and what stays is where it starts and ends.
+COCO's own annotations are 450 MB of text, which take several GB as Python objects. So the text is kept, each annotation
+is parsed once for its image, and only its position in the text is stored.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from headrace.errors import BadSource
-from headrace.sources._paths import require_file
+from headrace.sources._paths import reading, require_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LARGEST_JSON = 2**32
-_LARGEST_ID = 2**63
+MAX_JSON_BYTES = 2**32
+_MAX_ID = 2**63
 
 
 @dataclass(slots=True)
 class Annotations:
-    """What the file says: categories, images, and the text of each image's annotations."""
+    """Categories, images, and the text of each image's annotations."""
 
     categories: dict[int, str] = field(default_factory=dict)
     images: dict[int, str] = field(default_factory=dict)
     """Image id → file name."""
     text: str = ""
     owners: array[int] = field(default_factory=lambda: array("q"))
-    """For each annotation its image's id, where it starts, and where it ends."""
+    """Per annotation: the id of its image, and its start and end in the text."""
     starts: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
 
     def by_image(self) -> Iterator[tuple[int, str, str]]:
-        """Ids ascending, file names, and the image's annotations in the file's order as a JSON list."""
+        """Yield id, file name, and annotations in the order of the file as a JSON list; ids ascend."""
         owners = np.array(self.owners, np.int64)
         order = np.argsort(owners, kind="stable")
         owners = owners[order]
@@ -53,18 +53,17 @@ class Annotations:
 def read(path: str) -> Annotations:
     """Read and check an `instances_*.json`."""
     require_file(path)
+    n_bytes = Path(path).stat().st_size
+    if n_bytes > MAX_JSON_BYTES:
+        raise BadSource(f"{path} must have at most {MAX_JSON_BYTES} bytes; it has {n_bytes}")
     try:
-        n_bytes = Path(path).stat().st_size
-        if n_bytes > LARGEST_JSON:
-            raise BadSource(f"{path} has {n_bytes} bytes of JSON; at most {LARGEST_JSON} are read")
-        reader = _Reader(path, Path(path).read_text(encoding="utf-8"))
+        with reading(path):
+            reader = _Reader(path, Path(path).read_text(encoding="utf-8"))
         reader.read()
-    except OSError as error:
-        raise BadSource(f"{path} cannot be read: {error.strerror}") from error
+    except BadSource:
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, BadSource):
-            raise
-        raise BadSource(f"{path} is no valid JSON: {error}") from error
+        raise BadSource(f"{path} is not valid JSON: {error}") from error
     return reader.found
 
 
@@ -75,7 +74,7 @@ class _Reader:
         self.found = Annotations(text=text)
 
     def read(self) -> None:
-        """Walk the members of the outermost object; those that are not ours are parsed and dropped."""
+        """Parse the members of the outermost object; members that COCO does not define are ignored."""
         position = self._expect("{", self._skip(0))
         sections = {"categories": self._category, "images": self._image, "annotations": self._annotation}
         seen = set()
@@ -94,16 +93,16 @@ class _Reader:
             position = self._skip(position + 1)
         self._expect("}", position)
         if seen != set(sections):
-            self._fail(f"COCO has images, annotations and categories, and there is no {min(set(sections) - seen)}")
+            self._fail(f"must have images, annotations and categories; {min(set(sections) - seen)} is missing")
         unknown = set(self.found.owners) - self.found.images.keys()
         if unknown:
-            self._fail(f"an annotation belongs to image {min(unknown)}, which is not among the images")
+            self._fail(f"an annotation belongs to image {min(unknown)}, which is not in images")
 
     def _elements(self, position: int, take: Any) -> int:
         while self._text[position : position + 1] != "]":
             element, end = self._decoder.raw_decode(self._text, position)
             if not isinstance(element, dict):
-                self._fail(f"at character {position}: an object is expected")
+                self._fail(f"at character {position}: expected an object")
             take(element, position, end)
             position = self._skip(end)
             if self._text[position : position + 1] != ",":
@@ -114,13 +113,13 @@ class _Reader:
     def _category(self, element: dict[str, Any], start: int, _: int) -> None:
         number, name = self._id(element, "id", start), element.get("name")
         if not isinstance(name, str) or number in self.found.categories:
-            self._fail(f"at character {start}: category {number} comes twice or has no name")
+            self._fail(f"at character {start}: category {number} is a duplicate or has no name")
         self.found.categories[number] = name
 
     def _image(self, element: dict[str, Any], start: int, _: int) -> None:
         number, name = self._id(element, "id", start), element.get("file_name")
         if not isinstance(name, str) or number in self.found.images:
-            self._fail(f"at character {start}: image {number} comes twice or has no file_name")
+            self._fail(f"at character {start}: image {number} is a duplicate or has no file_name")
         self.found.images[number] = name
 
     def _annotation(self, element: dict[str, Any], start: int, end: int) -> None:
@@ -130,13 +129,13 @@ class _Reader:
 
     def _id(self, element: dict[str, Any], name: str, start: int) -> int:
         number = element.get(name)
-        if not isinstance(number, int) or isinstance(number, bool) or not -_LARGEST_ID <= number < _LARGEST_ID - 1:
-            self._fail(f"at character {start}: {name} is {str(number)[:40]} and no whole number of 64 bits")
+        if not isinstance(number, int) or isinstance(number, bool) or not -_MAX_ID <= number < _MAX_ID - 1:
+            self._fail(f"at character {start}: {name} must be a 64-bit integer; got {str(number)[:40]}")
         return number
 
     def _expect(self, character: str, position: int) -> int:
         if self._text[position : position + 1] != character:
-            self._fail(f"at character {position}: {character!r} is expected")
+            self._fail(f"at character {position}: expected {character!r}")
         return self._skip(position + 1)
 
     def _skip(self, position: int) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a path, or an iterable, to the source that reads it."""
+"""Find the source that reads a path or an iterable."""
 
 from __future__ import annotations
 
@@ -9,29 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource, HeadraceError
-from headrace.sources import (
-    _splits,
-    _tar,
-    cityscapes,
-    coco,
-    dataset,
-    folder,
-    iterable,
-    parquet,
-    segmentation,
-    webdataset,
-)
-from headrace.sources._globs import matching_files
-from headrace.sources._paths import folders, has_images, is_image_name
+from headrace.sources import _splits, _tar, cityscapes, coco, dataset, folder, iterable, parquet, segmentation
+from headrace.sources import webdataset as wds
+from headrace.sources._paths import folders, has_images, is_image_name, matching_files
 
 if TYPE_CHECKING:
     from headrace.records import Dataset
     from headrace.sources._types import Source
 
-KINDS = (
-    *("auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"),
-    "iterable",
-)
+_PATH_KINDS = ("folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset")
+KINDS = ("auto", *_PATH_KINDS, "iterable")
 _PARQUET = (".parquet",)
 _ANNOTATIONS = ("annotations/instances_*.json", "instances_*.json", "_annotations.coco.json")
 
@@ -43,20 +30,20 @@ def open_source(
     split: str | None = None,
     mask_suffix: str | None = None,
 ) -> Source:
-    """Open a dataset as people have it.
+    """Open a source of images.
 
     Files or folders named after splits (train, val, test …) become one source with a field `split`.
 
     Args:
         source: A folder, a file, a glob such as `shards/*.tar` or `shard-{000..009}.tar`, a dataset, or an iterable of
             dicts.
-        kind: One of `KINDS`; `"auto"` looks at what is there.
+        kind: One of `KINDS`; `"auto"` detects it from names.
         split: Open only this split, without the field `split`.
-        mask_suffix: For `segmentation`: what a mask's stem has after its image's, such as `_mask`.
+        mask_suffix: For `segmentation`: text that a mask's stem has after its image's, such as `_mask`.
 
     """
     if kind not in KINDS:
-        raise BadSource(f"there is no kind of source {kind!r}; the kinds are {', '.join(KINDS)}")
+        raise BadSource(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     if not isinstance(source, (str, Path)):
         return _open_object(source, kind, split)
     try:
@@ -65,19 +52,19 @@ def open_source(
         raise
     except OSError as error:
         raise BadSource(f"{error.filename or source} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # other people's parsers raise anything over damaged files
+    except Exception as error:  # third-party parsers may raise anything on damaged files
         raise BadSource(f"{source} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _open_object(source: object, kind: str, split: str | None) -> Source:
     if split is not None and not dataset.is_plain(source):
-        raise BadSource(f"split is for paths and datasets, not for {type(source).__name__}")
+        raise BadSource(f"split needs a path or a dataset; got {type(source).__name__}")
     if kind in ("auto", "dataset") and dataset.is_plain(source):
         return dataset.DatasetSource(source, split=split)
     if kind not in ("auto", "iterable"):
-        raise BadSource(f"a source of kind {kind!r} is a path, not {type(source).__name__}")
+        raise BadSource(f"a source of kind {kind!r} must be a path; got {type(source).__name__}")
     if not isinstance(source, Iterable):
-        raise BadSource(f"a source is a path or an iterable of dicts, not {type(source).__name__}")
+        raise BadSource(f"a source must be a path or an iterable of dicts; got {type(source).__name__}")
     return iterable.IterableSource(source)
 
 
@@ -98,18 +85,18 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
         "folder": lambda: folder.FolderSource(path),
         "classes": lambda: folder.ClassFolderSource(path),
         "segmentation": lambda: _segmentation(path, split, mask_suffix),
-        "webdataset": lambda: _from_files(matching_files(path, _tar.SUFFIXES), split, webdataset.WebDatasetSource),
+        "webdataset": lambda: _from_files(matching_files(path, _tar.SUFFIXES), split, wds.WebDatasetSource),
         "parquet": lambda: _from_files(matching_files(path, _PARQUET), split, parquet.ParquetSource),
         "coco": lambda: coco.CocoSource(_annotations(path, split)),
         "cityscapes": lambda: _cityscapes(path, split),
         "dataset": lambda: dataset.DatasetSource(path, split=split),
     }
     if kind not in openers:
-        raise BadSource(f"a source of kind {kind!r} is an iterable of dicts, not a path")
+        raise BadSource(f"a source of kind {kind!r} must be an iterable of dicts; got a path")
     if split is not None and kind in ("folder", "classes"):
-        raise BadSource(f"{path} has no split {split!r}: it holds no folder of that name")
+        raise BadSource(f"{path} has no split {split!r}: it has no folder of that name")
     if mask_suffix is not None and kind != "segmentation":
-        raise BadSource(f"a mask suffix is for sources of kind 'segmentation', not {kind!r}")
+        raise BadSource(f"mask_suffix needs a source of kind 'segmentation'; got {kind!r}")
     return openers[kind]()
 
 
@@ -117,16 +104,16 @@ def _from_files(files: list[str], split: str | None, make: Callable[[list[str]],
     groups = _splits.group_files(files, split)
     if split is not None:
         return make(groups[split])
-    whole = make(files)
-    if not groups or _splits.SPLIT in whole.fields:
-        return whole
+    single = make(files)
+    if not groups or _splits.SPLIT in single.fields:
+        return single
     parts = {name: make(found) for name, found in groups.items()}
-    in_folders = len({os.path.dirname(path) for path in files}) > 1  # noqa: PTH120 - a Path for every file is slow
+    in_folders = len({os.path.dirname(path) for path in files}) > 1  # noqa: PTH120 - a Path per file is slow
     return _splits.SplitSource(parts, {name: name for name in parts} if in_folders else None)
 
 
 def _split_folders(path: Path, kind: str, split: str | None) -> dict[str, Path]:
-    """Folders named after splits; nothing if there are fewer than two and none is asked for."""
+    """Return the folders named after splits; empty if there are fewer than two and none is requested."""
     if not path.is_dir() or dataset.is_dataset(path) or _is_cityscapes(path):
         return {}
     if kind == "auto" and (_instances(path) or matching_files(path, (*_tar.SUFFIXES, *_PARQUET), required=False)):
@@ -151,8 +138,8 @@ def _split_folders(path: Path, kind: str, split: str | None) -> dict[str, Path]:
     if others or any(is_image_name(entry) for entry in os.listdir(root)):  # noqa: PTH208 - only names are needed
         beside = others[0] if others else "images"
         raise BadSource(
-            f"{root} holds the splits {', '.join(found)} and beside them {beside}; choose one split with "
-            f"--split {next(iter(found))} (split={next(iter(found))!r}), or say what they are: --from folder or classes"
+            f"{root} contains the splits {', '.join(found)} and beside them {beside}; choose one split with "
+            f"--split {next(iter(found))} (split={next(iter(found))!r}), or set the layout: --from folder or classes"
         )
     return found
 
@@ -186,12 +173,12 @@ def _detect_file(path: Path) -> str:
     for suffixes, kind in ((_tar.SUFFIXES, "webdataset"), (_PARQUET, "parquet"), ((".json",), "coco")):
         if path.name.lower().endswith(suffixes):
             return kind
-    found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "is not there"
+    found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "does not exist"
     raise BadSource(f"{path} {found}")
 
 
-def _detect(path: Path) -> str:  # noqa: PLR0911 - one return for each kind
-    """The kind of what is at a path, told from names alone."""
+def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
+    """Return the kind of source at a path, from names only."""
     if not path.is_dir():
         return _detect_file(path)
     if dataset.is_dataset(path):
@@ -216,7 +203,7 @@ def _detect_folder(path: Path) -> str:
     with_images = [name for name in folders(root) if has_images(root, name)]
     if not with_images:
         raise BadSource(
-            f"{path} is no source that is known. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
+            f"{path} has no known layout. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
             "gtFine/ (cityscapes), annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz "
             "(webdataset), *.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), images (folder), "
             "folders with images (classes)"
@@ -225,7 +212,7 @@ def _detect_folder(path: Path) -> str:
 
 
 def _segmentation(path: Path, split: str | None, mask_suffix: str | None) -> Source:
-    """Images and masks, and in both of them folders named after splits: images/train and masks/train."""
+    """Open images and masks, with splits if both have folders named after splits: images/train and masks/train."""
     pair = segmentation.pair_of_folders(str(path)) if path.is_dir() else None
     names = folders(str(path / pair[0])) if pair is not None else []
     found = {name.lower(): name for name in names if name.lower() in _splits.NAMES}
@@ -253,7 +240,7 @@ def _annotations(path: Path, split: str | None) -> Path:
         hint = f", or choose with --split {names[0]} (split={names[0]!r})" if names and all(names) else ""
         named = f" of split {split!r}" if split is not None else ""
         missing = f"has no instances_*.json or _annotations.coco.json{named}"
-        choice = f"holds {', '.join(map(str, found))}; give one of them{hint}" if found else missing
+        choice = f"contains {', '.join(map(str, found))}; name one of them{hint}" if found else missing
         raise BadSource(f"{path} {choice}")
     return found[0]
 
@@ -263,10 +250,10 @@ def _is_cityscapes(path: Path) -> bool:
 
 
 def _cityscapes(path: Path, split: str | None) -> Source:
-    """The root, or `leftImg8bit/<split>` under it."""
+    """Open the root, or `leftImg8bit/<split>` in it."""
     if _is_cityscapes(path):
         return cityscapes.CityscapesSource(path, split=split)
-    whole = path.absolute()
-    if whole.parent.name == cityscapes.IMAGES and split in (None, whole.name):
-        return cityscapes.CityscapesSource(whole.parent.parent, split=whole.name)
+    full = path.absolute()
+    if full.parent.name == cityscapes.IMAGES and split in (None, full.name):
+        return cityscapes.CityscapesSource(full.parent.parent, split=full.name)
     raise BadSource(f"{path} has no folders {cityscapes.IMAGES} and {cityscapes.MASKS}")

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a source: listed in the order of their path's bytes, and read. No name and no link is trusted.
+"""List and read the files of a source, without trusting names or links.
 
-Links to files inside of the source are followed; links that leave it, links to folders, devices and pipes are refused.
-What is wrong with one file does not end a listing: the file is listed with its problem.
+Files are listed in the order of the bytes of their paths. Links to files inside the source are followed. Links that
+lead outside, links to folders, devices and pipes are refused. A file with a problem is listed with it, and the listing
+continues. Patterns may be `shards/*.tar`, `shard-{000..009}.tar` or `{a,b}/*.parquet`.
 """
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import stat
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import BadSource
 from headrace.formats import IMAGE_SUFFIXES
-from headrace.sources._types import MAX_FILE_BYTES, Ignored, Item, printable
+from headrace.sources._types import MAX_FILE_BYTES, Encoded, Ignored, Item, as_utf8, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_LONGEST_PATH = 4096
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_MAX_FILES = 10**6
+_MAX_PATH = 4096
+_NOT_A_FILE = "must be a regular file; it is a folder, device, pipe or socket"
 
 
 class Found(NamedTuple):
@@ -35,9 +43,26 @@ class Found(NamedTuple):
     def item(self, *locator: object) -> Item:
         return Item(self.path, self.n_bytes, locator, self.stamp, self.problem)
 
+    def unusable(self, problem: str) -> Item:
+        """Return an item that cannot be loaded, for this reason if the file has no problem already."""
+        return self._replace(problem=self.problem or problem).item()
+
+    def with_mask(self, mask: Found) -> Found:
+        """Return this image with the size, time and problem of both files."""
+        return Found(self.path, self.n_bytes + mask.n_bytes, max(self.stamp, mask.stamp), self.problem or mask.problem)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn an OSError into a BadSource that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
+
 
 def join(root: str, relative: str) -> str:
-    """A path for every sample: text, since making a `Path` costs ten times as much."""
+    """Join two paths as text: making a `Path` costs ten times as much."""
     return f"{root}/{relative}"
 
 
@@ -46,10 +71,10 @@ def is_image_name(name: str) -> bool:
 
 
 def walk(root: str, below: str = "", ignored: Ignored | None = None) -> Iterator[Found]:
-    """The images under `root/below`, ascending by the bytes of their path.
+    """Yield the images under `root/below`, ordered by the bytes of their paths.
 
-    Names that start with a dot are passed over. Files that are not named like an image are counted in `ignored`. One
-    folder's names are held at a time, and those of the folders above it.
+    Names that start with a dot are skipped. Files without an image suffix are counted in `ignored`. Memory holds the
+    names of one folder and of the folders above it.
     """
     real_root = os.path.realpath(root)
     pending = [_listing(root, below, real_root, ignored)]
@@ -68,7 +93,7 @@ def has_images(root: str, below: str = "") -> bool:
 
 
 def folders(path: str) -> list[str]:
-    """Names of the folders in a folder, sorted by their bytes, without those that start with a dot."""
+    """Return the names of the folders in a folder, sorted by their bytes, without those that start with a dot."""
     with _scan(path) as entries:
         found = [entry for entry in entries if _is_folder(entry) and not entry.name.startswith(".")]
     for entry in found:
@@ -78,7 +103,7 @@ def folders(path: str) -> list[str]:
 
 
 def _listing(root: str, below: str, real_root: str, ignored: Ignored | None) -> Iterator[str | Found]:
-    """Folders (as text) and images of one folder; a folder sorts as if its name ended in `/`, as full paths do."""
+    """Yield folders (as text) and images of one folder; folders sort as if their names ended in `/`."""
     path = join(root, below) if below else root
     found = []
     with _scan(path) as entries:
@@ -92,10 +117,10 @@ def _listing(root: str, below: str, real_root: str, ignored: Ignored | None) -> 
                 ignored.add(f"{below}/{entry.name}" if below else entry.name)
     found.sort(key=lambda pair: pair[0])
     for sort_key, entry in found:
-        name = printable(entry.name)
+        name = as_utf8(entry.name)
         relative = f"{below}/{name}" if below else name
         if name != entry.name:
-            yield Found(relative, 0, 0, f"{printable(path)} holds a name that is not UTF-8: {name}; rename it")
+            yield Found(relative, 0, 0, f"{as_utf8(path)} contains a name that is not UTF-8: {name}; rename it")
         elif not sort_key.endswith(b"/"):
             yield _stat(entry, relative, real_root)
         elif entry.is_symlink():
@@ -119,17 +144,16 @@ def _scan(path: str) -> os._ScandirIterator[str]:
 
 
 def _folder_link(entry: os.DirEntry[str]) -> str:
-    return f"{entry.path} is a link to a folder, which is not followed; give the folder itself"
+    return f"{entry.path} is a link to a folder, which is not followed; use the folder itself"
 
 
 def _stat(entry: os.DirEntry[str], relative: str, real_root: str) -> Found:
     try:
-        if entry.is_symlink():
-            check_inside(entry.path, real_root)
-        status = entry.stat()
-        _check_regular(status, entry.path)
-    except OSError as error:
-        return Found(relative, 0, 0, f"{entry.path} cannot be read: {error.strerror}")
+        with reading(entry.path):
+            if entry.is_symlink():
+                check_inside(entry.path, real_root)
+            status = entry.stat()
+            _check_regular(status, entry.path)
     except BadSource as error:
         return Found(relative, 0, 0, str(error))
     return Found(relative, status.st_size, status.st_mtime_ns)
@@ -137,82 +161,134 @@ def _stat(entry: os.DirEntry[str], relative: str, real_root: str) -> Found:
 
 def _check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise BadSource(f"{path} is a folder, device, pipe or socket and no file; take it out of the source")
+        raise BadSource(f"{path} {_NOT_A_FILE}; remove it from the source")
     if status.st_size > MAX_FILE_BYTES:
-        raise BadSource(f"{path} has {status.st_size} bytes; an image file has at most {MAX_FILE_BYTES}")
+        raise BadSource(f"{path} has {status.st_size} bytes; an image file must have at most {MAX_FILE_BYTES}")
 
 
 def check_inside(path: str, real_root: str) -> None:
     """Refuse a path whose links lead out of the source."""
     target = os.path.realpath(path)
     if os.path.commonpath((target, real_root)) != real_root:
-        raise BadSource(f"{path} is a link that leaves the source (to {target}); copy the file in its place")
+        raise BadSource(f"{path} is a link that leaves the source (to {target}); replace it by a copy of the file")
 
 
 def require_file(path: str) -> None:
-    """Refuse what is no file before it is opened: a pipe would be waited for."""
+    """Refuse anything but a regular file before it is opened: opening a pipe would wait for its writer."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError) as error:
         raise BadSource(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise BadSource(f"{path} is a folder, device, pipe or socket and no file")
+        raise BadSource(f"{path} {_NOT_A_FILE}")
 
 
 def find(root: str, relative: str) -> Found:
-    """A file that some list names: its size, or what is wrong with it."""
+    """Return a file by its name, with its size or its problem."""
     path = join(root, relative)
     try:
-        status = Path(path).stat()
-        _check_regular(status, path)
-        check_inside(path, os.path.realpath(root))
-    except OSError as error:
-        return Found(relative, 0, 0, f"{path} cannot be read: {error.strerror}")
-    except ValueError as error:  # BadSource, and names that no system call takes
+        with reading(path):
+            status = Path(path).stat()
+            _check_regular(status, path)
+            check_inside(path, os.path.realpath(root))
+    except ValueError as error:  # BadSource, and names that no system call accepts
         return Found(relative, 0, 0, str(error))
     return Found(relative, status.st_size, status.st_mtime_ns)
 
 
 def checked_name(name: str, where: str) -> str:
-    """A single name that is valid Unicode, as a key must be."""
+    """Return a name if it is valid Unicode, as a key must be."""
     try:
         name.encode()
     except UnicodeEncodeError:
         shown = name.encode(errors="surrogatepass").decode(errors="backslashreplace")
-        raise BadSource(f"{where} holds a name that is not UTF-8: {shown}; rename it") from None
+        raise BadSource(f"{where} contains a name that is not UTF-8: {shown}; rename it") from None
     return name
 
 
 def checked_relative(name: str, where: str) -> str:
-    """A relative path, with `/`, from an archive or a list; refused if it could lead anywhere else."""
+    """Normalize a relative path, with `/`, from an archive or a list; refuse it if it could lead anywhere else."""
     checked_name(name, where)
-    if len(name) > _LONGEST_PATH:
+    if len(name) > _MAX_PATH:
         raise BadSource(
-            f"{where} names {name[:80]!r}…, a path of {len(name)} characters; at most {_LONGEST_PATH} are taken"
+            f"{where} has the path {name[:80]!r}… of {len(name)} characters; at most {_MAX_PATH} are allowed"
         )
     parts = name.split("/")
     if not name or "\0" in name or "\\" in name or ".." in parts or name.startswith("/") or name[1:2] == ":":
-        raise BadSource(f"{where} names {name!r}; a path in a source is relative and has no '..', '\\' or drive")
+        raise BadSource(f"{where} has the path {name!r}; a path must be relative, without '..', '\\' and drive letters")
     return "/".join(part for part in parts if part not in ("", "."))
 
 
-def read_file(path: str, n_bytes: int) -> bytes:
-    """A whole file, which is still as large as when it was listed."""
+def read_image(root: str, relative: str, n_bytes: int) -> Encoded:
+    """Read an image file, which must have the size it had when it was listed."""
+    path = join(root, relative)
     contents = read_range(path, 0, n_bytes + 1)
     if len(contents) != n_bytes:
         raise BadSource(f"{path} had {n_bytes} bytes when it was listed and has changed since; list the source again")
-    return contents
+    return encoded(contents, path)
 
 
 def read_range(path: str, offset: int, n_bytes: int) -> bytes:
-    """Up to `n_bytes` from `offset`. Opens the file each time: nothing is shared between threads or after a fork."""
-    try:
+    """Read up to `n_bytes` from `offset`. Opens the file each time: threads and forked processes share nothing."""
+    with reading(path):
         # Not blocking: a pipe that took the file's place must not hang us.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor is no path
+        with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor is not a path
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise BadSource(f"{path} is no longer a file")
             file.seek(offset)
             return file.read(n_bytes)
-    except OSError as error:
-        raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def matching_files(path: Path, suffixes: tuple[str, ...], *, required: bool = True) -> list[str]:
+    """Return the files of a folder or pattern, sorted by their bytes; those of braces in the order of the braces."""
+    if path.is_dir():
+        found = _with_suffix(path, suffixes)
+    elif path.exists():
+        found = [str(path)]
+    else:
+        found = [file for pattern in _expand_braces(str(path)) for file in _glob(pattern)]
+    if not found and required:
+        raise BadSource(f"{path} matches no {' or '.join(suffixes)} file")
+    return found
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    """Expand `{000..009}` and `{a,b}` as a shell does; leading zeros of a number set its width."""
+    found = [pattern]
+    while (match := _BRACES.search(found[0])) is not None:
+        choices = _choices(match[1])
+        if len(found) * len(choices) > _MAX_FILES:
+            raise BadSource(f"{pattern} stands for more than {_MAX_FILES} files")
+        found = [text.replace(match[0], choice, 1) for text in found for choice in choices]
+    return found
+
+
+def _choices(inside: str) -> list[str]:
+    numbers = _RANGE.fullmatch(inside)
+    if numbers is None:
+        return inside.split(",")
+    first, last = int(numbers[1]), int(numbers[2])
+    if abs(last - first) >= _MAX_FILES:
+        raise BadSource(f"{{{inside}}} stands for more than {_MAX_FILES} files")
+    width = max(map(len, numbers.groups())) if "0" in (numbers[1][0], numbers[2][0]) else 1
+    step = 1 if last >= first else -1
+    return [f"{number:0{width}d}" for number in range(first, last + step, step)]
+
+
+def _glob(pattern: str) -> list[str]:
+    if not glob.has_magic(pattern):
+        if not Path(pattern).exists():
+            raise BadSource(f"{pattern} does not exist")
+        return [pattern]
+    return sorted(glob.glob(pattern, recursive=True), key=os.fsencode)  # noqa: PTH207 - Path.glob rejects absolute ones
+
+
+def _with_suffix(path: Path, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the files with a suffix in a folder, or in its folder `data`, where Hugging Face puts them."""
+    for place in (path, path / "data"):
+        if place.is_dir():
+            found = [str(file) for file in place.iterdir() if file.name.lower().endswith(suffixes) and file.is_file()]
+            if found:
+                return sorted(found, key=os.fsencode)
+    return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits: files or folders that are named train, val or test become one source with a field `split`."""
+"""Splits: files or folders named train, val or test become one source with a field `split`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WORDS = re.compile(r"[A-Za-z]+")
 
 
 class SplitSource:
-    """Several sources with the same fields, one after the other, and a field `split` that says which.
+    """Several sources with the same fields, one after the other, with a field `split`.
 
     Args:
         parts: The name of each split and its source.
-        folders: The folder of each split, which its keys start with; without it keys stay as they are.
+        folders: The folder of each split, which is put before its keys; by default keys are not changed.
 
     """
 
@@ -75,7 +75,7 @@ class SplitSource:
 
 
 def split_of(path: str) -> str | None:
-    """The split that a file's name tells, as in `train-00000-of-00002.parquet`; otherwise that of its folder."""
+    """Return the split in a file's name, as in `train-00000-of-00002.parquet`, or else that of its folder."""
     name, folder = Path(path).name, Path(path).absolute().parent.name.lower()
     found = {word for word in map(str.lower, _WORDS.findall(name)) if word in NAMES}
     if len(found) == 1:
@@ -84,7 +84,7 @@ def split_of(path: str) -> str | None:
 
 
 def group_files(paths: Sequence[str], split: str | None) -> dict[str, list[str]]:
-    """The files of each split, or of the one that is asked for; nothing if they are not files of several splits."""
+    """Return the files of each split, or of one; empty if the files do not belong to several splits."""
     groups: dict[str | None, list[str]] = {}
     for path in paths:
         groups.setdefault(split_of(path), []).append(path)
@@ -96,13 +96,13 @@ def group_files(paths: Sequence[str], split: str | None) -> dict[str, list[str]]
     if None in groups:
         raise BadSource(
             f"some files are named after the splits {', '.join(named)}, and {groups[None][0]} is not; choose one split "
-            f"with --split {next(iter(named))} (split={next(iter(named))!r}), or give the files as a glob"
+            f"with --split {next(iter(named))} (split={next(iter(named))!r}), or select the files with a glob pattern"
         )
     return named
 
 
 def chosen(found: Mapping[str, T], split: str, where: object) -> T:
-    """The split of that name."""
+    """Return the value of the chosen split."""
     if split not in found:
         raise BadSource(f"{where} has no split {split!r}; it has {', '.join(found) or 'none'}")
     return found[split]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of a tar archive: listed without reading them. Those that are not plain files are listed with a problem.
+"""List the members of a tar archive without reading them; members that are not plain files have a problem.
 
 The standard library's `tarfile` parses the headers. It keeps a list of all members, takes a damaged header for the end
-of the archive, and reads extended headers of any size; each is dealt with here.
+of the archive, and reads extended headers of any size; the code here prevents each of these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from headrace.errors import BadSource
-from headrace.sources._paths import checked_relative, require_file
+from headrace.sources._paths import checked_relative, reading, require_file
 from headrace.sources._types import MAX_FILE_BYTES
 
 if TYPE_CHECKING:
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz")
 _BLOCK = 512
-_LARGEST_HEADER = 2**20
-# Images do not compress: an archive that unpacks to more than both of these is a bomb.
-_FREE_BYTES = 2**30
-_LARGEST_RATIO = 100
+_MAX_HEADER = 2**20
+# Images do not compress: an archive that unpacks to more than both of these is a decompression bomb.
+_MIN_LIMIT = 2**30
+_MAX_RATIO = 100
 
 
 class Member(NamedTuple):
-    """A file in an archive: its name, and where its bytes are (in the unpacked archive, if it is compressed)."""
+    """A file in an archive, with the position of its bytes in the unpacked archive."""
 
     name: str
     offset: int
     n_bytes: int
     problem: str | None = None
-    """Why it cannot be read; offset and size are then 0."""
+    """Why it cannot be read; offset and size are 0 then."""
 
 
 def is_compressed(path: str) -> bool:
@@ -43,13 +43,13 @@ def is_compressed(path: str) -> bool:
 
 
 def members(path: str) -> Iterator[Member]:
-    """The files of an archive, in its order. BadSource ends the listing where what follows cannot be found."""
+    """Yield the files of an archive in order; raise BadSource where the archive cannot be read further."""
     try:
         with _Archive(path) as file:
-            # The archive is open in our hands; tarfile never learns of its compression.
+            # `_Archive` decompresses; tarfile sees a plain archive.
             with tarfile.open(fileobj=cast("IO[bytes]", file), mode="r:") as archive:
                 while (header := archive.next()) is not None:
-                    archive.members.clear()  # type: ignore[attr-defined]  # typeshed leaves it out
+                    archive.members.clear()  # type: ignore[attr-defined]  # missing in typeshed
                     if not header.isdir():
                         yield _member(path, file, header)
                 end = archive.offset
@@ -57,10 +57,10 @@ def members(path: str) -> Iterator[Member]:
     except BadSource:
         raise
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadSource(f"{path} is no valid tar archive, or it is damaged: {error}") from error
+        raise BadSource(f"{path} is not a tar archive, or it is damaged: {error}") from error
     except OSError as error:
         raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # tarfile raises anything over forged headers: IndexError, ValueError, RecursionError
+    except Exception as error:  # tarfile raises anything on forged headers: IndexError, ValueError, RecursionError
         raise BadSource(f"{path} has a damaged header: {type(error).__name__}: {error}") from error
 
 
@@ -78,9 +78,11 @@ def _checked(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
     where = f"{path}, at byte {header.offset},"
     name = checked_relative(header.name, where)
     if not header.isreg() or header.issparse():
-        raise BadSource(f"{where} holds {name!r}, a link, device, pipe or sparse file; only plain files are taken")
+        raise BadSource(
+            f"{where} has the member {name!r}, which must be a plain file; it is a link, device, pipe or sparse file"
+        )
     if not 0 <= header.size <= MAX_FILE_BYTES:
-        raise BadSource(f"{where} holds {name!r} of {header.size} bytes; a member has at most {MAX_FILE_BYTES}")
+        raise BadSource(f"{where} has the member {name!r} of {header.size} bytes; at most {MAX_FILE_BYTES} are allowed")
     file.check_extent(header.offset_data + header.size, name)
     return Member(name, header.offset_data, header.size)
 
@@ -88,15 +90,15 @@ def _checked(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
 def _check_end(path: str, file: _Archive, end: int) -> None:
     file.seek(end)
     if any(file.read(_BLOCK)):
-        raise BadSource(f"{path} has a damaged header at byte {end}; what follows it cannot be found")
+        raise BadSource(f"{path} has a damaged header at byte {end}; the archive cannot be read beyond it")
 
 
 class _Truncated(BadSource):
-    """Nothing after this member can be found."""
+    """The archive cannot be read beyond this member."""
 
 
 class _Archive:
-    """The bytes of an archive, unpacked as they are read; refuses the appetite of hostile headers."""
+    """The bytes of an archive, decompressed as they are read; refuses sizes that only hostile headers have."""
 
     def __init__(self, path: str) -> None:
         require_file(path)
@@ -104,7 +106,7 @@ class _Archive:
         self._n_bytes = Path(path).stat().st_size
         if is_compressed(path):
             self._file = cast("IO[bytes]", gzip.open(path))  # noqa: SIM115 - closed by __exit__
-            self._limit = max(_FREE_BYTES, _LARGEST_RATIO * self._n_bytes)
+            self._limit = max(_MIN_LIMIT, _MAX_RATIO * self._n_bytes)
         else:
             self._file = Path(path).open("rb")  # noqa: SIM115 - closed by __exit__
             self._limit = self._n_bytes
@@ -116,8 +118,10 @@ class _Archive:
         self._file.close()
 
     def read(self, n_bytes: int = -1) -> bytes:
-        if not 0 <= n_bytes <= _LARGEST_HEADER:
-            raise BadSource(f"{self.path}, at byte {self.tell()}, has a header of {n_bytes} bytes, which is an attack")
+        if not 0 <= n_bytes <= _MAX_HEADER:
+            raise BadSource(
+                f"{self.path}, at byte {self.tell()}, has a header of {n_bytes} bytes, which looks like an attack"
+            )
         return self._file.read(n_bytes)
 
     def seek(self, offset: int) -> int:
@@ -129,24 +133,22 @@ class _Archive:
         return self._file.tell()
 
     def check_extent(self, end: int, name: str) -> None:
-        """Refuse a member that reaches beyond the archive, or beyond what an honest one unpacks to."""
+        """Refuse a member that ends beyond the archive, or beyond the limit for decompressed archives."""
         if end > self._limit:
             kind = "unpacks to more than" if is_compressed(self.path) else "has only"
             raise _Truncated(
-                f"{self.path} {kind} {self._limit} bytes, and {name!r} reaches to {end}: truncated or a bomb"
+                f"{self.path} {kind} {self._limit} bytes, but {name!r} ends at {end}: truncated or a decompression bomb"
             )
 
 
 class Unpacked:
-    """Reads ranges of a compressed archive: forward for free, backward by starting again."""
+    """Reads ranges of a compressed archive; going back starts from the beginning."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         require_file(path)
-        try:
-            self._file = gzip.open(path)  # noqa: SIM115 - open as long as this is
-        except OSError as error:
-            raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
+        with reading(path):
+            self._file = gzip.open(path)  # noqa: SIM115 - open as long as this object
 
     def read(self, offset: int, n_bytes: int) -> bytes:
         try:

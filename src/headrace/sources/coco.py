@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""COCO: an `instances_*.json` and a folder of images; boxes become corners, category ids become labels from 0 up.
+"""COCO: an `instances_*.json` and a folder of images; boxes become corners, category ids become labels from 0.
 
-What is in the file about an object stays: its segmentation (JSON text), area, crowd flag and id. They belong to the
-boxes: where a crop removes a box, its segmentation, area, flag and id go with it. Their values are those of the file.
-Images without objects are samples too. The order is that of the images' ids, as torchvision's CocoDetection has it.
+The segmentation (JSON text), area, crowd flag and id of each object are kept. They belong to the boxes: if a crop removes
+a box, they are removed too. Images without objects are samples too. The order is that of the image ids, as in
+torchvision's CocoDetection.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 
 from headrace.errors import BadSource
 from headrace.sources import _coco_json as coco_json
-from headrace.sources._paths import Found, checked_relative, find, join, read_file
-from headrace.sources._types import Item, encoded
+from headrace.sources._paths import Found, checked_relative, find, read_image
+from headrace.sources._types import Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_LARGEST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 class CocoSource:
@@ -32,16 +32,16 @@ class CocoSource:
 
     Args:
         annotations: The JSON file.
-        images: The folder that its file names are relative to; without it, looked for where COCO puts it.
+        images: The folder that its file names are relative to; by default searched in the usual places.
 
-    The file is read when the source is made and again for every listing but the first. Copies for workers take
-    nothing of it with them: an item carries its own annotations.
+    The file is read when the source is made, and again for every listing after the first. Copies for workers do not
+    contain it: each item carries its own annotations.
 
     """
 
     kind = "coco"
     sequential = False
-    fields = {  # noqa: RUF012 - Source wants a Mapping, and nobody writes to it
+    fields = {  # noqa: RUF012 - Source has a Mapping, and it is never changed
         "image": "image",
         "boxes": "boxes",
         "image_id": "int64",
@@ -59,7 +59,7 @@ class CocoSource:
         self._labels = {number: label for label, (number, _) in enumerate(categories)}
         first = next(iter(self._read.images.values()), None)
         if first is None:
-            raise BadSource(f"{self._annotations} names no images")
+            raise BadSource(f"{self._annotations} lists no images")
         self._root = os.fspath(images) if images is not None else _find_images(Path(annotations), first)
 
     @property
@@ -86,11 +86,10 @@ class CocoSource:
     def load(self, item: Item) -> dict[str, object]:
         item.check()
         image_id, text = item.locator
-        path = join(self._root, item.key)
         objects = json.loads(text)
         where = f"{self._annotations}, image {image_id}"
         return {
-            "image": encoded(read_file(path, item.n_bytes), path),
+            "image": read_image(self._root, item.key, item.n_bytes),
             "boxes": (_corners(objects, where), self._labels_of(objects, where)),
             "image_id": image_id,
             "annotation_id": [_number(found, "id", where) for found in objects],
@@ -103,18 +102,18 @@ class CocoSource:
         numbers = [found.get("category_id") for found in objects]
         unknown = [number for number in numbers if not isinstance(number, int) or number not in self._labels]
         if unknown:
-            raise BadSource(f"{where}: category {unknown[0]!r} is not among the categories")
+            raise BadSource(f"{where}: category {unknown[0]!r} is not in categories")
         return np.array([self._labels[number] for number in numbers if number is not None], np.int64)
 
 
 def _corners(objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """x, y, width, height → x0, y0, x1, y1, added in double precision."""
+    """Convert x, y, width, height to x0, y0, x1, y1, in double precision."""
     try:
         boxes = np.array([found["bbox"] for found in objects], np.float64).reshape(len(objects), 4)
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise BadSource(f"{where}: an annotation has no bbox of four numbers") from None
+        raise BadSource(f"{where}: the bbox of an annotation must be four numbers") from None
     if not np.isfinite(boxes).all():
-        raise BadSource(f"{where}: a bbox is not finite")
+        raise BadSource(f"{where}: a bbox must be finite")
     boxes[:, 2:] += boxes[:, :2]
     return boxes.astype(np.float32)
 
@@ -122,14 +121,14 @@ def _corners(objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dt
 def _number(found: dict[str, Any], name: str, where: str, default: float | None = None) -> Any:
     value = found.get(name, default)
     if not isinstance(value, (int, float)):
-        raise BadSource(f"{where}: {name} of an annotation is {str(value)[:40]!r} and no number")
-    if not -_LARGEST <= value <= _LARGEST:  # false for NaN, too
-        raise BadSource(f"{where}: {name} of an annotation is {str(value)[:40]}; it must be a finite number of 64 bits")
+        raise BadSource(f"{where}: {name} of an annotation must be a number; got {str(value)[:40]!r}")
+    if not -_MAX_INT64 <= value <= _MAX_INT64:  # false for NaN, too
+        raise BadSource(f"{where}: {name} of an annotation must be finite and fit in 64 bits; got {str(value)[:40]}")
     return value
 
 
 def _find_images(annotations: Path, first: str) -> str:
-    """The folder that holds the first image, among those where people put them."""
+    """Return the folder with the first image, among the usual ones."""
     first = checked_relative(first, str(annotations))
     folder = annotations.absolute().parent
     split = annotations.stem.rpartition("_")[2]
@@ -140,6 +139,6 @@ def _find_images(annotations: Path, first: str) -> str:
         if (candidate / first).is_file():
             return str(candidate)
     raise BadSource(
-        f"{annotations} names the image {first!r}, which is in none of {', '.join(map(str, candidates))}; "
-        "say where the images are: CocoSource(annotations, images)"
+        f"{annotations} lists the image {first!r}, which is not in {', '.join(map(str, candidates))}; "
+        "give the folder of the images: CocoSource(annotations, images)"
     )

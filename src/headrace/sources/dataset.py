@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A finished dataset as a source: to store the same samples by another plan, without going back to what it was made of.
+"""A dataset as a source: to store its samples in other formats without the original files.
 
-Keys stay as they are. Of several renditions of an image, which all have the same pixels, the first is taken.
+Keys are kept. Of several renditions of an image, which all have the same pixels, the first is read.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _PIXELS = ("image", "mask")
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
-    """Whether a finished dataset is at a path."""
+    """Return whether a path is a finished dataset."""
     return (Path(path) / MANIFEST).is_file()
 
 
 def is_plain(source: object) -> TypeGuard[Dataset]:
-    """Whether it is an open dataset. One with transforms is not: it is asked for what they make of its images."""
-    from headrace.records import Dataset  # noqa: PLC0415 - brings pyarrow, which a path may not need
+    """Return whether it is an open dataset without transforms; one with transforms is an iterable of their results."""
+    from headrace.records import Dataset  # noqa: PLC0415 - imports pyarrow, which other sources do not need
 
     return isinstance(source, Dataset) and source.transform is None
 
 
 def _only(dataset: Dataset, split: str) -> Dataset:
-    """The samples of one split."""
+    """Return a view of the samples of one split."""
     if dataset.fields.get("split") != "str":
         raise BadSource(f"{dataset.path} has no field 'split' of type str; its fields are {', '.join(dataset.fields)}")
     names = [dataset.value(index, "split") for index in range(len(dataset))]
@@ -57,7 +57,7 @@ class DatasetSource:
         from headrace.records import Dataset, open_dataset  # noqa: PLC0415
 
         if not isinstance(dataset, Dataset) and not is_dataset(dataset):
-            raise BadSource(f"{dataset} is no finished dataset: it has no {MANIFEST}")
+            raise BadSource(f"{dataset} is not a finished dataset: it has no {MANIFEST}")
         self._dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
         if split is not None:
             self._dataset = _only(self._dataset, split)
@@ -82,7 +82,7 @@ class DatasetSource:
         turned = [
             dataset.column(f"{name}.orientation") if kind == "image" else upright for name, kind in self._pixels.items()
         ]
-        content = int(dataset.fingerprint, 16)  # labels and other values have no checksums of their own
+        content = int(dataset.fingerprint, 16)  # labels and other values have no checksums
         stamps = [dataset.column(f"{name}.0.checksum") for name in self._pixels]
         for index, n_bytes in enumerate(np.broadcast_to(sizes, len(dataset))):
             stamp = (hash(tuple(int(column[index]) for column in stamps)) + content) % 2**64
@@ -105,6 +105,6 @@ class DatasetSource:
 
         data, rendition = self._dataset.read(index, name)
         where = f"{key}, at offset {rendition.offset} of {self.path / rendition.shard}"
-        if crc32c(data) != rendition.checksum:  # damage must not be stored anew, with a sum that is right
-            raise CorruptImage(f"{where}: the bytes do not have their checksum; build from the dataset's own source")
+        if crc32c(data) != rendition.checksum:  # damage must not be stored again with a valid checksum
+            raise CorruptImage(f"{where}: the bytes do not have their checksum; build from the original files")
         return Encoded(data, rendition.format.partition(":")[0], where, orientation)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of images, at any depth; and class folders, one folder a class, as torchvision's ImageFolder reads them."""
+"""A folder of images, at any depth; and class folders, one folder per class, as torchvision's ImageFolder reads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import folders, join, read_file, walk
-from headrace.sources._types import Encoded, Ignored, Item, encoded
+from headrace.sources._paths import folders, join, read_image, walk
+from headrace.sources._types import Ignored, Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class FolderSource:
-    """Every image under a folder, ascending by the bytes of its path."""
+    """Every image under a folder, ordered by the bytes of its path."""
 
     kind = "folder"
     sequential = False
-    fields = {"image": "image"}  # noqa: RUF012 - Source wants a Mapping, and nobody writes to it
+    fields = {"image": "image"}  # noqa: RUF012 - Source has a Mapping, and it is never changed
     classes = None
 
     def __init__(self, root: str | Path) -> None:
@@ -34,34 +34,34 @@ class FolderSource:
             empty = False
             yield found.item()
         if empty:
-            raise BadSource(f"{self._root} holds no images")
+            raise BadSource(f"{self._root} contains no images")
 
     def load(self, item: Item) -> dict[str, object]:
         item.check()
-        return {"image": _read(self._root, item)}
+        return {"image": read_image(self._root, item.key, item.n_bytes)}
 
 
 class ClassFolderSource:
-    """A folder with one folder of images for each class; labels count the classes in the order of their names.
+    """A folder with one folder of images per class; labels number the classes in the order of their names.
 
-    As torchvision's ImageFolder has it: images may lie at any depth under their class, those beside the class folders
-    do not count, and a class without images is an error.
+    As in torchvision's ImageFolder: images may be at any depth in their class folder, images next to the class folders
+    are ignored, and a class without images is an error.
 
     Args:
-        root: The folder that holds the class folders.
-        classes: The names of the classes, if this folder may lack some of them: one of several splits.
+        root: The folder with the class folders.
+        classes: The names of all classes, if this folder is a split that may lack some of them.
 
     """
 
     kind = "classes"
     sequential = False
-    fields = {"image": "image", "label": "int64"}  # noqa: RUF012 - Source wants a Mapping, and nobody writes to it
+    fields = {"image": "image", "label": "int64"}  # noqa: RUF012 - Source has a Mapping, and it is never changed
 
     def __init__(self, root: str | Path, classes: Sequence[str] | None = None) -> None:
         self._root = os.fspath(root)
         self._found = tuple(folders(self._root))
         if not self._found:
-            raise BadSource(f"{self._root} holds no folders, and class folders are one folder a class")
+            raise BadSource(f"{self._root} contains no folders; class folders are one folder per class")
         self._classes = self._found if classes is None else tuple(classes)
         self.ignored = Ignored()
 
@@ -71,7 +71,7 @@ class ClassFolderSource:
 
     def items(self) -> Iterator[Item]:
         self.ignored = Ignored()
-        for name in sorted(os.listdir(self._root), key=os.fsencode):  # noqa: PTH208 - text, as above
+        for name in sorted(os.listdir(self._root), key=os.fsencode):  # noqa: PTH208 - only names are needed
             if not name.startswith(".") and not os.path.isdir(join(self._root, name)):  # noqa: PTH112
                 self.ignored.add(name)
         labels = {name: label for label, name in enumerate(self._classes)}
@@ -81,13 +81,8 @@ class ClassFolderSource:
                 empty = False
                 yield found.item(labels[name])
             if empty:
-                raise BadSource(f"{join(self._root, name)} is a class without images; remove the folder")
+                raise BadSource(f"{join(self._root, name)} is a class folder without images; remove it")
 
     def load(self, item: Item) -> dict[str, object]:
         item.check()
-        return {"image": _read(self._root, item), "label": item.locator[0]}
-
-
-def _read(root: str, item: Item) -> Encoded:
-    path = join(root, item.key)
-    return encoded(read_file(path, item.n_bytes), path)
+        return {"image": read_image(self._root, item.key, item.n_bytes), "label": item.locator[0]}

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any Python iterable of dicts: a generator, a PyTorch dataset, a list.
 
-It can only be walked, in one process: `items` takes a sample from the iterable and holds it, `load` gives out the one
-that is held. So the builder drives it in the parent process and sends the samples, not the items, to its workers:
+It can only be iterated in one process: `items` takes a sample from the iterable and holds it, and `load` returns that
+sample. So the builder loads samples in the parent process and sends them, not the items, to its workers:
 
     for item in source.items():
         sample = source.load(item)      # before the next item
 
-An iterable that starts anew each time (a list, an object with `__iter__`) can be listed again, as a resumed build does,
-if it then yields the same samples in the same order; a generator cannot, and says so.
+An iterable that starts again each time (a list, an object with `__iter__`) can be listed again, as for a resumed build,
+if it yields the same samples in the same order. A generator cannot, and raises BadSource.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _PIXELS = ("uint8", "uint16", "int16")
 
 
 class IterableSource:
-    """Samples from an iterable. The first one says which fields there are, unless `fields` does.
+    """Samples from an iterable of dicts. The first sample determines the fields, unless `fields` is given.
 
-    An array of two or three dimensions is an image (a mask if the field's name says so), and so are a Pillow image and
-    bytes that start like an image file; a pair of `[N, 4]` and `[N]`, or a dict of `boxes` and `labels`, are boxes.
-    `__key__`, if there is one, names the sample; otherwise samples are numbered.
+    An array of two or three dimensions, a Pillow image, and bytes that start like an image file are images, or masks if
+    the field's name contains mask or seg. A pair of `[N, 4]` and `[N]`, or a dict of `boxes` and `labels`, are boxes.
+    The key is `__key__` if there is one, or else the number of the sample.
     """
 
     kind = "iterable"
@@ -44,7 +44,7 @@ class IterableSource:
     def __init__(self, samples: Iterable[Mapping[str, object]], *, fields: Mapping[str, str] | None = None) -> None:
         self._samples = samples
         self._is_iterator = isinstance(samples, Iterator)
-        self._walks = 0
+        self._listings = 0
         self._first: Iterator[Mapping[str, object]] | None = None
         self._held: tuple[int, Mapping[str, object]] | None = None
         self._fields = dict(fields) if fields is not None else self._infer()
@@ -54,54 +54,60 @@ class IterableSource:
         return self._fields
 
     def _infer(self) -> dict[str, str]:
-        walk = iter(self._samples)
-        sample = next(walk, None)
+        samples = iter(self._samples)
+        sample = next(samples, None)
         if sample is None:
             raise BadSource("the iterable yields no samples")
-        self._first = itertools.chain((sample,), walk)
+        self._first = itertools.chain((sample,), samples)
         if not isinstance(sample, Mapping):
-            raise BadSource(f"an iterable source yields dicts, and its first sample is {type(sample).__name__}")
+            raise BadSource(f"the samples of an iterable must be dicts; the first is {type(sample).__name__}")
         fields = {}
         for name, value in sample.items():
             if name == KEY:
                 continue
             if not isinstance(name, str) or field_name(name) != name:
-                raise BadSource(f"{name!r} cannot name a field: no dots, no leading underscore, and not 'key'")
+                raise BadSource(
+                    f"a field name must have no dots and no leading underscore, and not be 'key'; got {name!r}"
+                )
             fields[name] = _infer_type(name, value)
         return fields
 
     def items(self) -> Iterator[Item]:
-        self._walks += 1
-        if self._is_iterator and self._walks > 1:
-            raise BadSource("this iterable can be walked once; give a list, or an object whose __iter__ starts anew")
-        walk, self._first = self._first or iter(self._samples), None
-        for number, sample in enumerate(walk):
+        self._listings += 1
+        if self._is_iterator and self._listings > 1:
+            raise BadSource(
+                "this iterable can be iterated once only; use a list, or an object whose __iter__ starts again"
+            )
+        samples, self._first = self._first or iter(self._samples), None
+        for number, sample in enumerate(samples):
             if not isinstance(sample, Mapping):
-                raise BadSource(f"sample {number} of the iterable is {type(sample).__name__} and no dict")
+                raise BadSource(f"sample {number} of the iterable must be a dict; got {type(sample).__name__}")
             key = sample.get(KEY, f"{number:09d}")
             if not isinstance(key, str) or not key:
-                raise BadSource(f"sample {number} of the iterable has the key {key!r}; a key is a str, and not empty")
+                raise BadSource(f"the key of sample {number} must be a non-empty str; got {key!r}")
             self._held = (number, sample)
             yield Item(key, _size(sample), (number,), _stamp(sample))
         self._held = None
 
     def load(self, item: Item) -> dict[str, object]:
         if self._held is None or self._held[0] != item.locator[0]:
-            raise BadSource("an iterable source is walked in order: load each item before asking for the next")
+            raise BadSource(
+                "the samples of an iterable must be loaded in order: load each item before asking for the next"
+            )
         sample = self._held[1]
         names = {name for name in sample if name != KEY}
         if names != self._fields.keys():
-            raise BadSource(f"sample {item.key!r} has the fields {sorted(names)}, and not {sorted(self._fields)}")
+            raise BadSource(f"sample {item.key!r} must have the fields {sorted(self._fields)}; got {sorted(names)}")
         return {
             name: _value(sample[name], kind.partition(" of ")[0], f"{item.key}.{name}")
             for name, kind in self._fields.items()
         }
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an iterable source stays in the process that made it; send the samples that it loads")
+        raise TypeError("an iterable source cannot be sent to another process; send the samples that it loads")
 
 
-def _infer_type(name: str, value: object) -> str:  # noqa: PLR0911 - one line a type
+def _infer_type(name: str, value: object) -> str:  # noqa: PLR0911 - one return per type
     if _is_pixels(value):
         return "mask" if any(word in name.lower() for word in ("mask", "seg")) else "image"
     if _as_boxes(value) is not None:
@@ -118,12 +124,12 @@ def _infer_type(name: str, value: object) -> str:  # noqa: PLR0911 - one line a 
         element = _infer_type(name, value[0])
         if element in ("int64", "float32", "str"):
             return f"list<{element}>"
-    if np.ndim(value) in (2, 3):  # type: ignore[arg-type]  # an array or tensor of a kind that is not stored
+    if np.ndim(value) in (2, 3):  # type: ignore[arg-type]  # an array or tensor with a dtype that cannot be stored
         _pixels(value, "image", f"field {name!r} of the first sample")
         return "image"
     raise BadSource(
-        f"field {name!r} of the first sample is {type(value).__name__}, which has no type here; give the fields: "
-        "IterableSource(samples, fields={...}). An empty list says nothing of its elements"
+        f"the type of field {name!r} cannot be inferred from {type(value).__name__} (or an empty list) in the first "
+        "sample; give the fields: IterableSource(samples, fields={...})"
     )
 
 
@@ -149,10 +155,10 @@ def _value(value: Any, kind: str, where: str) -> object:
     except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, BadSource):
             raise
-        raise BadSource(f"{where} is no {kind}: {error}") from error
+        raise BadSource(f"{where} must be {kind}: {error}") from error
 
 
-def _convert(value: Any, kind: str, where: str) -> object:  # noqa: PLR0911 - one line a type
+def _convert(value: Any, kind: str, where: str) -> object:  # noqa: PLR0911 - one return per type
     if kind in ("image", "mask"):
         return _pixels(value, kind, where)
     if kind == "boxes":
@@ -168,7 +174,7 @@ def _convert(value: Any, kind: str, where: str) -> object:  # noqa: PLR0911 - on
         return value
     if kind == "bytes" and isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"it is {type(value).__name__}")
+    raise TypeError(f"got {type(value).__name__}")
 
 
 def _pixels(value: Any, kind: str, where: str) -> object:
@@ -195,7 +201,7 @@ def _pixels(value: Any, kind: str, where: str) -> object:
 
 
 class _PillowArray(np.ndarray[Any, np.dtype[Any]]):
-    """Pixels of one of Pillow's images, with its mode: that of four channels says whether the last one is alpha."""
+    """Pixels of a Pillow image with its mode, which says whether a fourth channel is alpha."""
 
     mode: str = ""
 
@@ -203,15 +209,15 @@ class _PillowArray(np.ndarray[Any, np.dtype[Any]]):
 def _boxes(value: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     pair = _as_boxes(value)
     if pair is None:
-        raise TypeError("boxes are a pair of arrays [N, 4] and [N], or a dict of 'boxes' and 'labels'")
+        raise TypeError("boxes must be a pair of arrays [N, 4] and [N], or a dict of 'boxes' and 'labels'")
     boxes, labels = np.asarray(pair[0], np.float32), np.asarray(pair[1], np.int64)
     if labels.ndim != 1 or boxes.size != 4 * labels.size:
-        raise ValueError(f"{list(boxes.shape)} boxes and {list(labels.shape)} labels do not go together")
+        raise ValueError(f"boxes must be [N, 4] and labels [N]; got {list(boxes.shape)} and {list(labels.shape)}")
     return boxes.reshape(-1, 4), labels
 
 
 def _stamp(sample: Mapping[str, object]) -> int:
-    """A checksum of the images: 1 GB takes about a second, far less than encoding it."""
+    """Return a checksum of the images: 1 GB takes about a second, far less than encoding it."""
     checksum = 0
     for value in sample.values():
         if isinstance(value, Encoded):

@@ -2,8 +2,8 @@
 """Parquet with images in a column, as Hugging Face datasets are published.
 
 An image column is a struct of `bytes` and `path`, or binary whose values are image files. Integers and booleans become
-int64, floats float32 (doubles are rounded), text str, flat lists of those lists; other nested values and dates become
-JSON text. Class names come from the Hugging Face schema, if the file carries one.
+int64, floats float32 (doubles are rounded), text str, and flat lists of these become lists. Other nested values and
+dates become JSON text. Class names are read from the Hugging Face schema, if the file has one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import formats
 from headrace.errors import BadSource
-from headrace.sources._local import Local
 from headrace.sources._paths import require_file
-from headrace.sources._types import MAX_FILE_BYTES, Item, encoded, field_name
+from headrace.sources._types import MAX_FILE_BYTES, Item, PerThread, encoded, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,23 +25,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_ROWS_AT_ONCE = 16  # a batch of images in memory, not a row group of them
+_ROWS_AT_ONCE = 16  # limits memory: a row group may hold gigabytes of images
 _READ_AHEAD = 2**20
-_MAX_GROUP_ROWS = 2**30  # more is a forged count: nobody writes a billion images in one row group
+_MAX_GROUP_ROWS = 2**30  # more is a forged count
 _MASK_WORDS = ("mask", "seg", "annotation", "label")
 
 
 class ParquetSource:
-    """The rows of Parquet files, file by file in the order given. The first intact one says which columns there are."""
+    """The rows of Parquet files, in the order given. The first intact file determines the columns."""
 
     kind = "parquet"
     sequential = False
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
         if not paths:
-            raise BadSource("there is no Parquet file to read")
+            raise BadSource("a Parquet source needs at least one file")
         self._paths = tuple(os.fspath(path) for path in paths)
-        self._cursor: Local[_Cursor] = Local()
+        self._cursor: PerThread[_Cursor] = PerThread()
         self._first, schema = _first_schema(self._paths)
         features = _features(schema)
         self._columns = _columns(self._first, schema, features)
@@ -73,23 +72,19 @@ class ParquetSource:
                 yield Item(name, 0, (number, 0, 0), 0, str(error))
 
     def _row_groups(self, path: str) -> list[tuple[int, int]]:
-        """Rows and bytes of each row group of a file that has the expected columns."""
+        """Return the rows and bytes of each row group; raise BadSource if the columns differ from the first file's."""
         with _explained(path):
             file = _open(path)
-            self._check_columns(path, file.schema_arrow)
+            found = _columns(path, file.schema_arrow, _features(file.schema_arrow))
+            if found != self._columns:
+                raise BadSource(
+                    f"{path} has the columns {_describe(found)}, but {self._first} has {_describe(self._columns)}"
+                )
             heads = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
             sizes = [(head.num_rows, max(head.total_byte_size, 0)) for head in heads]
         if any(not 0 <= rows <= _MAX_GROUP_ROWS for rows, _ in sizes):
             raise BadSource(f"{path} has a row group of {max(sizes)[0]} rows; at most {_MAX_GROUP_ROWS} are read")
         return sizes
-
-    def _check_columns(self, path: str, schema: pa.Schema) -> None:
-        """Two files of one dataset have the same columns with the same types."""
-        found = _columns(path, schema, _features(schema))
-        if found != self._columns:
-            raise BadSource(
-                f"{path} has the columns {_describe(found)}, and {self._first} has {_describe(self._columns)}"
-            )
 
     def load(self, item: Item) -> dict[str, object]:
         item.check()
@@ -104,7 +99,7 @@ class ParquetSource:
 
 
 class _Cursor:
-    """Steps through the rows of one row group, a few at a time; a step back starts again."""
+    """Reads the rows of one row group in order, a few at a time; going back starts from the beginning."""
 
     def __init__(self, path: str, group: int, columns: list[str]) -> None:
         self._path, self._group, self._columns = path, group, columns
@@ -117,14 +112,14 @@ class _Cursor:
         self._start, self._batch = 0, None
 
     def find(self, place: int) -> tuple[pa.RecordBatch, int]:
-        """The batch that holds a row of the row group, and the row's place in it."""
+        """Return the batch with a row of the row group, and the row's index in it."""
         import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
 
         if place < self._start:
             self._restart()
         try:
             while self._batch is None or place >= self._start + self._batch.num_rows:
-                # Both together, and only after the read: a batch that cannot be read must not shift the others.
+                # Changed together after the read: a batch that cannot be read must not shift the others.
                 following = next(self._batches)
                 self._start += self._batch.num_rows if self._batch is not None else 0
                 self._batch = following
@@ -141,14 +136,14 @@ def _open(path: str) -> pq.ParquetFile:
 
     require_file(path)
     try:
-        # Buffered: otherwise a whole column of a row group, all its images, is read at once.
+        # Buffered: otherwise all images of a row group are read at once.
         return pq.ParquetFile(path, buffer_size=_READ_AHEAD)
     except (pa.ArrowException, OSError) as error:
-        raise BadSource(f"{path} is no Parquet file that can be read: {error}") from error
+        raise BadSource(f"{path} cannot be read as Parquet: {error}") from error
 
 
 def _first_schema(paths: Sequence[str]) -> tuple[str, pa.Schema]:
-    """The first file that can be opened, and its schema."""
+    """Return the first file that can be opened, and its schema."""
     problem: BadSource | None = None
     for path in paths:
         try:
@@ -156,22 +151,22 @@ def _first_schema(paths: Sequence[str]) -> tuple[str, pa.Schema]:
                 return path, _open(path).schema_arrow
         except BadSource as error:
             problem = problem or error
-    raise problem or BadSource("there is no Parquet file to read")
+    raise problem or BadSource("a Parquet source needs at least one file")
 
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turn whatever pyarrow raises over damaged metadata into BadSource."""
+    """Turn any exception that pyarrow raises on damaged metadata into BadSource."""
     try:
         yield
     except BadSource:
         raise
     except Exception as error:
-        raise BadSource(f"{path} is no Parquet file that can be read: {type(error).__name__}: {error}") from error
+        raise BadSource(f"{path} cannot be read as Parquet: {type(error).__name__}: {error}") from error
 
 
 def _features(schema: pa.Schema) -> dict[str, Any]:
-    """The Hugging Face features by column; nothing if the file has none, or has something else in their place."""
+    """Return the Hugging Face features by column; empty if the file has none that are valid."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -180,13 +175,13 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _class_names(features: dict[str, Any]) -> tuple[str, ...] | None:
-    """The names of the one ClassLabel column; none if there are several, whose labels differ in meaning."""
+    """Return the names of the ClassLabel column; None if there are several, because their labels differ in meaning."""
     found = [f["names"] for f in features.values() if isinstance(f, dict) and isinstance(f.get("names"), list)]
     return tuple(map(str, found[0])) if len(found) == 1 else None
 
 
 def _columns(path: str, schema: pa.Schema, features: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Field name → column and type."""
+    """Return field name → column and type."""
     columns: dict[str, tuple[str, str]] = {}
     for column in schema:
         if column.name.startswith("__index_level_"):
@@ -195,7 +190,7 @@ def _columns(path: str, schema: pa.Schema, features: dict[str, Any]) -> dict[str
         is_image = isinstance(feature, dict) and feature.get("_type") == "Image"
         name = field_name(column.name)
         if name in columns:
-            raise BadSource(f"{path} has two columns that make the field {name!r}; rename one")
+            raise BadSource(f"{path} has two columns for the field {name!r}; rename one")
         columns[name] = (column.name, _type(path, column, is_image=is_image))
     return columns
 
@@ -209,7 +204,9 @@ def _type(path: str, column: pa.Field, *, is_image: bool) -> str:
     if names == {"bytes", "path"} or (is_binary and (is_image or _holds_images(path, column.name))):
         return "mask" if any(word in column.name.lower() for word in _MASK_WORDS) else "image"
     if is_image:
-        raise BadSource(f"{path}: column {column.name!r} is said to hold images and is {kind}")
+        raise BadSource(
+            f"{path}: the image column {column.name!r} must be binary or a struct of bytes and path; it is {kind}"
+        )
     if is_binary:
         return "bytes"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -231,7 +228,7 @@ def _scalar_type(kind: pa.DataType) -> str | None:
 
 
 def _holds_images(path: str, column: str) -> bool:
-    """Whether the first value of a binary column is an image file."""
+    """Return whether the first value of a binary column is an image file."""
     for batch in _open(path).iter_batches(1, columns=[column], use_threads=False):
         value = batch.column(0)[0]
         return bool(value.is_valid and len(value.as_buffer()) and formats.sniff(value.as_buffer()) is not None)
@@ -240,18 +237,18 @@ def _holds_images(path: str, column: str) -> bool:
 
 def _value(scalar: pa.Scalar[Any], kind: str, where: str) -> object:
     if not scalar.is_valid:
-        raise BadSource(f"{where}, is null, and every sample has every field")
+        raise BadSource(f"{where}, must not be null: every sample needs every field")
     if kind in ("image", "mask"):
         return encoded(_image_bytes(scalar, where), where)
     value = scalar.as_py()
     if kind == "int64":
         if not -(2**63) <= value < 2**63:
-            raise BadSource(f"{where}, holds {value}, which does not fit 64 bits")
+            raise BadSource(f"{where}, must fit in 64 bits; got {value}")
         return int(value)
     if kind == "str" and not isinstance(value, str):
         return json.dumps(value, default=str, ensure_ascii=False)
     if kind.startswith("list<") and None in value:
-        raise BadSource(f"{where}, is a list with a null in it")
+        raise BadSource(f"{where}, must not contain null")
     if kind == "list<int64>":
         return [int(number) for number in value]
     return value
@@ -260,10 +257,10 @@ def _value(scalar: pa.Scalar[Any], kind: str, where: str) -> object:
 def _image_bytes(scalar: pa.Scalar[Any], where: str) -> memoryview:
     value = scalar["bytes"] if hasattr(scalar, "keys") else scalar
     if not value.is_valid:
-        raise BadSource(f"{where}, has a path and no bytes; only images inside of the file are read")
+        raise BadSource(f"{where}, has a path but no bytes; only images inside the file are read")
     contents = memoryview(value.as_buffer())
     if len(contents) > MAX_FILE_BYTES:
-        raise BadSource(f"{where}, has {len(contents)} bytes; an image file has at most {MAX_FILE_BYTES}")
+        raise BadSource(f"{where}, has {len(contents)} bytes; an image file must have at most {MAX_FILE_BYTES}")
     return contents
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and their masks, in two folders side by side or in one folder, matched by the stem of their names.
+"""Images and their masks, in two folders or in one folder, matched by the stem of their names.
 
-    images/ship/0001.jpg    masks/ship/0001.png         the same path, another suffix
-    images/0001.jpg         masks/0001_mask.png         masks have a suffix of their own: mask_suffix="_mask"
-    0001.jpg                0001_mask.png               one folder, which takes a mask_suffix
+    images/ship/0001.jpg    masks/ship/0001.png         same path, other suffix
+    images/0001.jpg         masks/0001_mask.png         with mask_suffix="_mask"
+    0001.jpg                0001_mask.png               one folder, with mask_suffix="_mask"
 
-Two or more folders directly under `images/` and no images beside them are classes, as in class folders.
+If `images/` contains two or more folders and no images, the folders are classes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import Found, folders, has_images, join, read_file, walk
-from headrace.sources._types import Encoded, Ignored, Item, encoded
+from headrace.sources._paths import Found, folders, has_images, join, read_image, walk
+from headrace.sources._types import Ignored, Item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +26,12 @@ MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "segmentation
 
 
 class SegmentationSource:
-    """Samples of an image and a mask; an image without a mask, or a mask without an image, cannot be loaded.
+    """Samples of an image and a mask; an image without a mask, or a mask without an image, is an item with a problem.
 
     Args:
-        root: The folder that holds the folders of images and masks, or images and masks themselves.
-        mask_suffix: What a mask's stem has after its image's; without it, told from the first image.
-        below: The folder under both, such as `train`, if only that is to be read.
+        root: The folder with a folder of images and one of masks, or with images and masks together.
+        mask_suffix: Text that a mask's stem has after its image's; by default detected from the first image.
+        below: The folder in both, such as `train`, if only that is read.
 
     """
 
@@ -43,8 +43,8 @@ class SegmentationSource:
         self._pair = pair_of_folders(self._root)
         if self._pair is None and mask_suffix is None:
             raise BadSource(
-                f"{self._root} has no pair of folders such as images/ and masks/; if images and masks lie in one "
-                "folder, say what masks are called: --mask-suffix _mask (mask_suffix='_mask')"
+                f"{self._root} has no pair of folders such as images/ and masks/; if images and masks are in one "
+                "folder, give the suffix of the masks: --mask-suffix _mask (mask_suffix='_mask')"
             )
         self._below = below
         if mask_suffix is None and self._pair is not None:
@@ -63,7 +63,7 @@ class SegmentationSource:
         return self._classes
 
     def _sides(self) -> tuple[str, str]:
-        """The folders of images and of masks, relative to the root."""
+        """Return the folders of images and of masks, relative to the root."""
         images, masks = self._pair or ("", "")
         return _join(images, self._below), _join(masks, self._below)
 
@@ -88,38 +88,34 @@ class SegmentationSource:
             empty = False
             yield self._item(found, partners.pop(stem + self._suffix, None), stem)
         if empty:
-            raise BadSource(f"{join(self._root, images)} holds no images")
+            raise BadSource(f"{join(self._root, images)} contains no images")
         for stem, found in partners.items():
             if images != masks or stem.endswith(self._suffix):
-                problem = f"{join(self._root, found.path)} is a mask without an image; remove it or add the image"
-                yield found._replace(problem=found.problem or problem).item()
+                yield found.unusable(
+                    f"{join(self._root, found.path)} is a mask without an image; remove it or add the image"
+                )
 
     def _item(self, image: Found, mask: Found | None, stem: str) -> Item:
         if mask is None:
-            problem = (
+            return image.unusable(
                 f"{join(self._root, image.path)} has no mask named {os.path.basename(stem)}{self._suffix}.*; "  # noqa: PTH119
-                "if masks have another suffix, say so: --mask-suffix (mask_suffix=...)"
+                "if masks have another suffix, use --mask-suffix (mask_suffix=...)"
             )
-            return image._replace(problem=image.problem or problem).item()
         label = self._classes.index(stem.partition("/")[0]) if self._classes is not None else 0
-        both = Found(
-            image.path, image.n_bytes + mask.n_bytes, max(image.stamp, mask.stamp), image.problem or mask.problem
-        )
-        return both.item(image.n_bytes, mask.path, mask.n_bytes, label, mask.stamp)
+        return image.with_mask(mask).item(image.n_bytes, mask.path, mask.n_bytes, label, mask.stamp)
 
     def load(self, item: Item) -> dict[str, object]:
         item.check()
         image_bytes, mask, mask_bytes, label, _ = item.locator
-        sample: dict[str, object] = {"image": self._read(item.key, image_bytes), "mask": self._read(mask, mask_bytes)}
+        sample: dict[str, object] = {
+            "image": read_image(self._root, item.key, image_bytes),
+            "mask": read_image(self._root, mask, mask_bytes),
+        }
         return sample if self._classes is None else {**sample, "label": label}
-
-    def _read(self, relative: str, n_bytes: int) -> Encoded:
-        path = join(self._root, relative)
-        return encoded(read_file(path, n_bytes), path)
 
 
 def pair_of_folders(root: str) -> tuple[str, str] | None:
-    """The names of a folder of images and one of masks, if a folder holds exactly one of each."""
+    """Return the names of the folders of images and of masks, if a folder contains exactly one of each."""
     names = {name.lower(): name for name in folders(root)}
     pairs = [
         [names[name.lower()] for name in known if name.lower() in names] for known in (IMAGE_FOLDERS, MASK_FOLDERS)
@@ -131,7 +127,7 @@ def pair_of_folders(root: str) -> tuple[str, str] | None:
 
 
 def _guess_suffix(root: str, images: str, masks: str) -> str:
-    """What the mask of the first image has after its image's stem: nothing, or what starts with a separator."""
+    """Return what the mask of the first image has after its image's stem: nothing, or text after a separator."""
     first = next(walk(root, images), None)
     if first is None:
         return ""
@@ -148,7 +144,7 @@ def _guess_suffix(root: str, images: str, masks: str) -> str:
 
 def _stem(path: str, below: str) -> str:
     relative = path.removeprefix(f"{below}/") if below else path
-    return os.path.splitext(relative)[0]  # noqa: PTH122 - a Path for every file costs ten times as much
+    return os.path.splitext(relative)[0]  # noqa: PTH122 - a Path per file costs ten times as much
 
 
 def _join(folder: str, name: str) -> str:

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WebDataset: tar archives in which files of one sample stand together and share their name up to its first dot.
+"""WebDataset: tar archives in which the files of a sample follow each other and share their name up to the first dot.
 
 | ends in | field | type |
 |---|---|---|
 | `.jpg`, `.png`, … | `image` | image |
-| `.left.png` | `left` | image; mask if the name says mask, seg or label |
+| `.left.png` | `left` | image; mask if the name contains mask, seg or label |
 | `.cls`, `.class` | `label` | int64 |
-| `.count`, `.id`, `.index`, `.inx` | as they end | int64 |
-| `.json`, `.text`, `.transcript`, `.txt` | as they end | str |
-| anything else | as it ends | bytes |
+| `.count`, `.id`, `.index`, `.inx` | the suffix | int64 |
+| `.json`, `.text`, `.transcript`, `.txt` | the suffix | str |
+| anything else | the suffix | bytes |
 
-The first intact sample says which fields there are. A plain `.tar` is read at random. A compressed one (`.tar.gz`,
-`.tgz`) has to be unpacked from its start up to each sample: every worker does so for itself, so unpack it first if
-there are many.
+The first intact sample determines the fields. A plain `.tar` is read at random. A compressed one (`.tar.gz`, `.tgz`) is
+unpacked from its start up to each sample, by every worker; unpack it first if you use many workers.
 """
 
 from __future__ import annotations
@@ -23,25 +22,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import BadSource
 from headrace.sources import _tar
-from headrace.sources._local import Local
 from headrace.sources._paths import is_image_name, read_range
-from headrace.sources._types import Ignored, Item, encoded, field_name
+from headrace.sources._types import Ignored, Item, PerThread, encoded, field_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _INT64 = {"class": "label", "cls": "label", "count": "count", "id": "id", "index": "index", "inx": "inx"}
 _STR = ("json", "text", "transcript", "txt")
-_ARRAY = "npy"  # in a WebDataset an array beside the image, not the image
+_ARRAY = "npy"  # an array next to the image, not the image
 _MASK_WORDS = ("mask", "seg", "label")
-_MOST_MEMBERS = 256  # of one sample
-_LARGEST_TEXT = 2**26
+_MAX_MEMBERS = 256  # of one sample
+_MAX_TEXT_BYTES = 2**26
 
-Part = tuple[str, int, int]  # what follows the first dot, offset, bytes
+Part = tuple[str, int, int]  # suffix (after the first dot), offset, bytes
 
 
 class _Group(NamedTuple):
-    """The files of one sample: their name up to its first dot, and what is wrong with one of them."""
+    """The files of one sample: their name up to the first dot, and a problem with one of them."""
 
     name: str
     parts: tuple[Part, ...]
@@ -49,7 +47,7 @@ class _Group(NamedTuple):
 
 
 class WebDatasetSource:
-    """The samples of tar archives, archive by archive in the order given, in the order in which they stand."""
+    """The samples of tar archives, in the order given and in the order of each archive."""
 
     kind = "webdataset"
     sequential = False
@@ -57,22 +55,22 @@ class WebDatasetSource:
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
         if not paths:
-            raise BadSource("a WebDataset has at least one tar archive")
+            raise BadSource("a WebDataset source needs at least one tar archive")
         self._paths = tuple(os.fspath(path) for path in paths)
         self._names = _names(self._paths)
-        self._unpacked: Local[_tar.Unpacked] = Local()
+        self._unpacked: PerThread[_tar.Unpacked] = PerThread()
         self.ignored = Ignored()
         path, first = self._first_sample()
         self._fields = dict(map(_field, first.parts))
         if len(self._fields) != len(first.parts):
             raise BadSource(
-                f"{path}: two files of sample {first.name!r} make one field; rename one: {_ends(first.parts)}"
+                f"{path}: two files of sample {first.name!r} are the same field; rename one: {_suffixes(first.parts)}"
             )
         if "image" not in self._fields.values():
-            raise BadSource(f"{path}: its first sample, {first.name!r}, has no image; it has {_ends(first.parts)}")
+            raise BadSource(f"{path}: the first sample, {first.name!r}, has no image; it has {_suffixes(first.parts)}")
 
     def _first_sample(self) -> tuple[str, _Group]:
-        """The first intact sample, which says which fields there are."""
+        """Return the first intact sample and its archive."""
         problem = ""
         for path in self._paths:
             try:
@@ -82,7 +80,7 @@ class WebDatasetSource:
                     problem = problem or group.problem
             except BadSource as error:
                 problem = problem or str(error)
-        raise BadSource(problem or f"{self._paths[0]} holds no samples")
+        raise BadSource(problem or f"{self._paths[0]} contains no samples")
 
     @property
     def fields(self) -> dict[str, str]:
@@ -107,11 +105,15 @@ class WebDatasetSource:
         for part in parts:
             name, kind = _field(part)
             if self._fields.get(name) != kind or name in sample:
-                raise BadSource(f"{path}: sample {item.key!r} has a file '.{part[0]}' that the first sample has not")
+                raise BadSource(
+                    f"{path}: sample {item.key!r} has a file '.{part[0]}', which the first sample does not have"
+                )
             sample[name] = _value(kind, self._read(path, part), f"{path}: {item.key}.{part[0]}")
         missing = self._fields.keys() - sample.keys()
         if missing:
-            raise BadSource(f"{path}: sample {item.key!r} lacks {', '.join(sorted(missing))}, which the first one has")
+            raise BadSource(
+                f"{path}: sample {item.key!r} has no {', '.join(sorted(missing))}, which the first sample has"
+            )
         return {name: sample[name] for name in self._fields}
 
     def _read(self, path: str, part: Part) -> bytes:
@@ -126,7 +128,7 @@ class WebDatasetSource:
 
 
 def _groups(path: str, ignored: Ignored) -> Iterator[_Group]:
-    """The samples of one archive. Those before a damaged place come first, and then the error."""
+    """Yield the samples of an archive; if it is damaged, raise after the samples before the damage."""
     base: str | None = None
     parts: list[Part] = []
     problem: str | None = None
@@ -142,7 +144,7 @@ def _groups(path: str, ignored: Ignored) -> Iterator[_Group]:
             break
         folder, _, file_name = member.name.rpartition("/")
         stem, dot, end = file_name.partition(".")
-        if member.problem is None and (not dot or not stem or _is_remark(member.name)):
+        if member.problem is None and (not dot or not stem or _is_metadata(member.name)):
             ignored.add(member.name)
             continue
         name = f"{folder}/{stem}" if folder else stem
@@ -150,8 +152,8 @@ def _groups(path: str, ignored: Ignored) -> Iterator[_Group]:
             if base is not None:
                 yield _Group(base, tuple(parts), problem)
             base, parts, problem = name, [], None
-        if len(parts) == _MOST_MEMBERS:
-            problem = problem or f"{path}: sample {base!r} has more than {_MOST_MEMBERS} files"
+        if len(parts) == _MAX_MEMBERS:
+            problem = problem or f"{path}: sample {base!r} has more than {_MAX_MEMBERS} files"
             continue
         problem = problem or member.problem
         parts.append((end.lower(), member.offset, member.n_bytes))
@@ -161,13 +163,13 @@ def _groups(path: str, ignored: Ignored) -> Iterator[_Group]:
         raise damage
 
 
-def _is_remark(name: str) -> bool:
-    """Members such as `__meta__` describe the archive and are no samples."""
+def _is_metadata(name: str) -> bool:
+    """Return whether a member, such as `__meta__`, describes the archive and is not a sample."""
     return any(part.startswith("__") and part.endswith("__") for part in name.split("/"))
 
 
 def _field(part: Part) -> tuple[str, str]:
-    """The field, name and type, that a file is."""
+    """Return the name and type of the field for a file."""
     end = part[0]
     if is_image_name(f".{end}") and not end.endswith(_ARRAY):
         role = end.rpartition(".")[0]
@@ -183,24 +185,24 @@ def _value(kind: str, contents: bytes, where: str) -> object:
         return encoded(contents, where)
     if kind == "bytes":
         return contents
-    if len(contents) > _LARGEST_TEXT:
-        raise BadSource(f"{where} has {len(contents)} bytes; a text or number has at most {_LARGEST_TEXT}")
+    if len(contents) > _MAX_TEXT_BYTES:
+        raise BadSource(f"{where} has {len(contents)} bytes; a text or number must have at most {_MAX_TEXT_BYTES}")
     try:
         text = contents.decode()
         number = int(text) if kind == "int64" else 0
     except ValueError as error:
-        raise BadSource(f"{where} is no valid {kind}: {error}") from None
+        raise BadSource(f"{where} must be {kind}: {error}") from None
     if not -(2**63) <= number < 2**63:
-        raise BadSource(f"{where} holds {number}, which does not fit 64 bits")
+        raise BadSource(f"{where} must fit in 64 bits; got {number}")
     return number if kind == "int64" else text
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """The archives' names as keys have them: the part of the paths that tells them apart."""
-    whole = [Path(path).absolute() for path in paths]
-    common = os.path.commonpath([path.parent for path in whole])
-    return [path.relative_to(common).as_posix() for path in whole]
+    """Return the archives' names for keys: their paths relative to the common folder."""
+    full = [Path(path).absolute() for path in paths]
+    common = os.path.commonpath([path.parent for path in full])
+    return [path.relative_to(common).as_posix() for path in full]
 
 
-def _ends(parts: Sequence[Part]) -> str:
+def _suffixes(parts: Sequence[Part]) -> str:
     return ", ".join(f".{part[0]}" for part in parts)
