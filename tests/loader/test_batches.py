@@ -370,7 +370,7 @@ def test_boxes_too_small_are_left_out(path):
         (
             {"num_workers": 0, "decode": "device", "output": "torch", "device": "cpu"},
             ValueError,
-            "must be at least 1",
+            "num_workers of at least 1",
         ),
         ({"sampler": [1]}, TypeError, "indices or weights"),
         ({"generator": 1}, TypeError, "seed"),

@@ -257,7 +257,7 @@ def test_what_a_device_cannot_do_is_said(mixed, options, words):
 
 
 def test_other_places_are_refused(mixed):
-    with pytest.raises(ValueError, match="decode is one of 'auto', 'cpu', 'device'"):
+    with pytest.raises(ValueError, match="decode must be one of 'auto', 'cpu', 'device'"):
         headrace.Loader(mixed, device="cpu", decode="gpu")
 
 

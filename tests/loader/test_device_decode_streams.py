@@ -18,7 +18,7 @@ from tests.loader.test_device import Event  # noqa: E402
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
 from headrace.kernels import _backend  # noqa: E402
-from headrace.loader._wait import Stopped  # noqa: E402
+from headrace.loader._threads import Stopped  # noqa: E402
 from headrace.loader.device import _work as _device_work  # noqa: E402
 from headrace.loader.device._source import DeviceSource  # noqa: E402
 from headrace.loader.device._staging import Staging, StagingRing  # noqa: E402

@@ -80,7 +80,7 @@ class TestEpochs:
             next(older)
             newer = iter(loader)
             next(newer)
-            with pytest.raises(LoaderError, match="another iteration of the same loader began"):
+            with pytest.raises(LoaderError, match="another iteration of the same loader started"):
                 next(older)
             assert len(list(newer)) == 4
 

@@ -13,7 +13,7 @@ from tests.loader.datasets import COUNT, assert_equal, copied, labels
 
 import headrace
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, LoaderError, TransformError
-from headrace.loader.pixels._errors import MOST_TRIES
+from headrace.loader.pixels._errors import MAX_TRIES
 from headrace.transforms import CenterCrop, RandomCrop, RandomResizedCrop
 
 CROP = [RandomResizedCrop(12)]
@@ -142,7 +142,7 @@ def test_there_is_an_end_to_replacing(hurt):
     damage(*range(COUNT))
     with (
         load(copy, batch_size=4, on_error="replace") as loader,
-        pytest.raises(LoaderError, match=f"{MOST_TRIES} samples"),
+        pytest.raises(LoaderError, match=f"{MAX_TRIES} samples"),
     ):
         next(iter(loader))
 

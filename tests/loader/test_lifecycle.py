@@ -215,7 +215,7 @@ class Stuck:
 @pytest.mark.parametrize("transform", [CROP, [*CROP, same]], ids=["core", "function"])
 def test_what_never_gets_done_can_be_closed(path, monkeypatch, transform):
     source = Stuck()
-    monkeypatch.setattr(_assembly, "_make_source", lambda *_: source)
+    monkeypatch.setattr(_assembly, "EngineSource", lambda *_, **__: source)
     loader = load(path, transform=transform)
     closer = threading.Timer(0.2, loader.close)
     closer.start()
@@ -241,10 +241,7 @@ class Broken(EngineSource):
 
 @pytest.mark.parametrize("transform", [CROP, [*CROP, same]], ids=["core", "function"])
 def test_what_a_source_raises_reaches_the_trainer(path, monkeypatch, transform):
-    def make(dataset, compiled, seed, options):
-        return Broken(dataset, ("image",), compiled, seed=seed, options=options)
-
-    monkeypatch.setattr(_assembly, "_make_source", make)
+    monkeypatch.setattr(_assembly, "EngineSource", Broken)
     with load(path, transform=transform, fields=["image"], batches_ahead=1) as loader:
         with pytest.raises(OSError, match="out of luck"):
             list(loader)

@@ -221,8 +221,8 @@ def test_a_loader_passes_on_what_its_plan_predicted(double: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (make_plan("hri:dense", "png"), r"50% of 'image' as png; .*double.hr has hri:dense, raw: build it anew"),
-        (make_plan("hri:dense", "raw", "png", renditions=3), "wants 3 renditions of 'image' a sample; .* has 2"),
+        (make_plan("hri:dense", "png"), r"50% of 'image' as png; .*double.hr has hri:dense, raw: build it again"),
+        (make_plan("hri:dense", "raw", "png", renditions=3), "has 3 renditions of 'image' per sample; .* has 2"),
         ({"version": 1, "fields": {"depth": make_plan("raw")["fields"]["image"]}}, "field 'depth'; .* image, mask"),
     ],
 )
@@ -233,7 +233,7 @@ def test_a_plan_of_another_dataset_is_refused(double: Path, plan: dict[str, Any]
 
 def test_a_dataset_of_other_formats_is_refused_however_small(tmp_path: Path) -> None:
     write(tmp_path / "few.hr", make_plan("hri:dense", "raw"), count=3)
-    with pytest.raises(PlanMismatch, match=r"wants 'image' as png, webp; .*few\.hr has "):
+    with pytest.raises(PlanMismatch, match=r"has 'image' as png, webp; .*few\.hr has "):
         headrace.Loader(tmp_path / "few.hr", plan=make_plan("webp", "png"))
 
 

@@ -123,5 +123,5 @@ def test_stats_print_what_matters(path: Path) -> None:
         list(loader)
         shown = repr(loader.stats())
     assert shown.startswith(f"LoaderStats: 5 batches, {COUNT} samples, ")
-    for words in ("trainer waited", "decode", "hri:fast: ", "bytes read"):
+    for words in ("training waited", "decode", "hri:fast: ", "bytes read"):
         assert words in shown

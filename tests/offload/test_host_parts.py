@@ -18,9 +18,7 @@ from headrace import build
 from headrace import open as open_dataset
 from headrace.errors import InvalidState, LoaderError
 from headrace.loader import Loader
-from headrace.loader._state import LoaderState
-from headrace.loader.batch._stats import Meters
-from headrace.loader.order._order import EpochBatches, EpochPlan, Order
+from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
 from headrace.offload import BatchName, Pattern
 from headrace.offload.exchange._contents import BatchShape, BatchShapes, Shape, flat
 from headrace.offload.host import _measure

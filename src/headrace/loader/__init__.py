@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader: a dataset as batches for training, in a fixed order, from threads that need no GIL."""
+"""The loader: batches of a dataset for training, in a fixed order, made by threads that do not hold the GIL."""
 
 from headrace.loader._environment import cores, decoders, devices
 from headrace.loader._iterator import LoaderIterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a loader, put together once."""
+"""The parts of a loader, created once: order, transforms, pixel source, finishing and transfer."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import transforms
-from headrace.loader._feed import Feed, InlineFeed, ThreadFeed
+from headrace.loader._feed import Feed, ThreadFeed
 from headrace.loader._options import Options
 from headrace.loader._pipeline import HostSupply, Pipeline, Supply
 from headrace.loader._plan import planned_figures
-from headrace.loader._recipe import make_recipe
 from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader._workshop import Workshop
 from headrace.loader.batch._finish import Finisher, pixel_fields
-from headrace.loader.batch._output import make_output
 from headrace.loader.batch._stats import LoaderStats, Meters, make_stats
+from headrace.loader.batch.output import make_output
 from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
-from headrace.loader.order._order import EpochBatches, EpochPlan, Order
+from headrace.loader.order._order import AnyOrder, EpochBatches, EpochPlan, Order
 from headrace.loader.order._ranks import Ranks
 from headrace.loader.order._weights import WeightedOrder
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
@@ -34,7 +33,7 @@ from headrace.records import Dataset
 
 
 class Assembly:
-    """Order, transforms, engine, finishing and transfer of one loader. Knows nothing of the loader itself."""
+    """All parts of one loader. It does not refer to the loader itself."""
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class Assembly:
         transform: Any,
         provider: SupplyProvider | None = None,
     ) -> None:
-        self._dataset, self._options = dataset, options
+        self._dataset, self._options, self._seed = dataset, options, seed
         self.compiled = transforms.compile(
             transform,
             dtype=options.dtype,
@@ -56,57 +55,54 @@ class Assembly:
             approximate_jpeg=options.approximate_jpeg,
             max_pixels=options.max_pixels,
         )
-        chances = None if weights is None else np.asarray(weights, np.float64)
-        self._order = _make_order(len(dataset), seed, shuffle=shuffle, weights=chances)
+        table = None if weights is None else np.asarray(weights, np.float64)
+        self._order = _make_order(len(dataset), seed, shuffle=shuffle, weights=table)
         self.first_state = LoaderState(
             epoch=0,
             samples=0,
             seed=seed,
             shuffle=shuffle,
             length=len(dataset),
-            selection=selection_digest(dataset.rows, chances),
+            selection=selection_digest(dataset.rows, table),
             fingerprint=dataset.fingerprint,
         )
-        self._meters = Meters()
+        self.meters = Meters()
+        self._pixel_names = pixel_fields(dataset, options.fields)
         self._transfer = Transfer(options)
-        transfer, compiled = self._transfer, self.compiled
-        choice = self._choice = DecodeChoice(options, dataset, compiled, pixel_fields(dataset, options.fields))
+        self._choice = DecodeChoice(options, dataset, self.compiled, self._pixel_names)
         output = make_output(options.output)
-        self._finisher = Finisher(
-            dataset,
-            self.compiled,
-            output,
-            seed=seed,
-            options=options,
-            meters=self._meters,
-            beside=lambda: transfer.delivering() if choice.place(transfer) == "device" else nullcontext(),
-        )
-        weighted = chances is not None
-        self._supplier = None if provider is None else self._open_supplier(provider, weighted=weighted)
-        self.workshop = Workshop(
-            lambda: (
-                _make_device_source(dataset, compiled, seed, options, transfer)
-                if choice.place(transfer) == "device"
-                else _make_source(dataset, compiled, seed, options)
-            ),
-            self._finisher.callables,
-            self._transfer,
-            self._supplier,
-        )
+        self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self.meters)
+        self._supplier = None if provider is None else self._open_supplier(provider, weighted=table is not None)
+        self.workshop = Workshop(self._source_maker(), self._finisher.callables, self._transfer, self._supplier)
 
     @property
     def decode_place(self) -> str:
-        """Where images are decoded; the first answer may wait for a self-test of the device."""
+        """Where images are decoded. The first call may wait for a self-test of the device."""
         return self._choice.place(self._transfer)
+
+    def _source_maker(self) -> Callable[[], PixelSource]:
+        dataset, names, compiled, seed = self._dataset, self._pixel_names, self.compiled, self._seed
+        choice, transfer, options = self._choice, self._transfer, self._options
+
+        def make_source() -> PixelSource:
+            if choice.place(transfer) == "device":
+                from headrace.loader.device._source import DeviceSource  # noqa: PLC0415 - imports PyTorch
+
+                return DeviceSource(dataset, names, compiled, seed=seed, options=options, transfer=transfer)
+            if not names:
+                return NoPixels()
+            return EngineSource(dataset, names, compiled, seed=seed, options=options)
+
+        return make_source
 
     def _open_supplier(self, provider: SupplyProvider, *, weighted: bool) -> EpochSupplier:
         options = self._options
         return provider.open_supplier(
             SupplyContext(
                 dataset=self._dataset,
-                fields=pixel_fields(self._dataset, options.fields),
+                fields=self._pixel_names,
                 compiled=self.compiled,
-                meters=self._meters,
+                meters=self.meters,
                 batches_ahead=options.batches_ahead,
                 threads=options.threads,
                 pinned=options.pin_memory or (options.device or "").startswith("cuda"),
@@ -114,8 +110,34 @@ class Assembly:
             )
         )
 
+    def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
+        """Return everything that determines the content of the batches, as JSON (spec/recipe.md).
+
+        Functions in the transform are not JSON, so they raise ValueError. With `functions` they are omitted: the
+        caller applies them to what the recipe makes.
+        """
+        if not functions:
+            self.compiled.to_json()  # raises, with the name of the function
+        options, state = self._options, self.first_state
+        return transforms.Recipe(
+            fields=options.fields,
+            transforms=self.compiled.transforms,
+            seed=state.seed,
+            batch_size=options.batch_size,
+            fingerprint=state.fingerprint,
+            world_size=world_size,
+            shuffle=state.shuffle,
+            drop_last=options.drop_last,
+            dtype=self.compiled.dtype,
+            layout=options.layout,
+            color=options.color,
+            min_area=options.min_area,
+            approximate_jpeg=options.approximate_jpeg,
+            selection=state.selection,
+        ).to_json()
+
     def plan(self, ranks: Ranks, start: int = 0, stop: int | None = None) -> EpochPlan:
-        """Divide an epoch among ranks, from a sample on, and up to those that came from its tail."""
+        """Divide samples [start, stop) of an epoch among ranks."""
         return EpochPlan(
             self._order.n,
             batch_size=self._options.batch_size,
@@ -127,55 +149,50 @@ class Assembly:
         )
 
     def batches(self, ranks: Ranks, epoch: int, start: int, stop: int) -> EpochBatches:
-        """Give the batches of a stretch of an epoch, for one who takes them from the last one down."""
+        """Return the batches of samples [start, stop) of an epoch, for a caller that starts with the last one."""
         return EpochBatches(self._order, self.plan(ranks, start, stop), epoch, descending=True)
 
-    def start(self, plan: EpochPlan, begun: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
-        """Begin with an epoch's batches; what comes second tells the state after so many of them."""
+    def start(self, plan: EpochPlan, state: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
+        """Start an epoch. Return (feed, state_after); state_after(n) is the state after n batches."""
         self._transfer.find_device()
         source = self.workshop.source
-        supply, state_after = self._start_supply(plan, begun, source) or (None, None)
-        if supply is None or state_after is None:
-            batches = EpochBatches(self._order, plan, begun.epoch)
-            supply = HostSupply(batches, self._dataset.gather, source, ahead=self._options.batches_ahead)
-            state_after = partial(begun.after, plan)
-        pipeline = Pipeline(supply, source, self._finisher, self._transfer)
-        works_ahead = self._options.num_workers > 0 and (self._transfer.works or self._finisher.runs_python)
-        feed = self.workshop.use(ThreadFeed(pipeline) if works_ahead else InlineFeed(pipeline))
-        return feed, state_after
+        supply, state_after = self._start_supply(plan, state, source)
+        transfer = self._transfer if self._transfer.works else None
+        on_device = self._transfer.delivering if transfer and self.decode_place == "device" else nullcontext
+        pipeline = Pipeline(supply, source, self._finisher, transfer, on_device)
+        works_ahead = self._options.num_workers > 0 and (transfer is not None or self._finisher.runs_python)
+        return self.workshop.use(ThreadFeed(pipeline) if works_ahead else pipeline), state_after
 
     def _start_supply(
-        self, plan: EpochPlan, begun: LoaderState, source: PixelSource
-    ) -> tuple[Supply, Callable[[int], LoaderState]] | None:
-        if self._supplier is None:
-            return None
-        order = self._order
-        return self._supplier.start(
-            EpochStart(
-                state=begun,
-                plan=plan,
-                recipe=make_recipe(
-                    self._options, self.compiled, self.first_state, world_size=plan.world_size, functions=True
-                ),
-                make_batches=lambda descending: EpochBatches(order, plan, begun.epoch, descending=descending),
-                gather=self._dataset.gather,
-                source=source,
+        self, plan: EpochPlan, state: LoaderState, source: PixelSource
+    ) -> tuple[Supply, Callable[[int], LoaderState]]:
+        order, gather = self._order, self._dataset.gather
+        if self._supplier is not None:
+            started = self._supplier.start(
+                EpochStart(
+                    state=state,
+                    plan=plan,
+                    recipe=self.recipe(plan.world_size, functions=True),
+                    make_batches=lambda descending: EpochBatches(order, plan, state.epoch, descending=descending),
+                    gather=gather,
+                    source=source,
+                )
             )
-        )
+            if started is not None:
+                return started
+        batches = EpochBatches(order, plan, state.epoch)
+        supply = HostSupply(batches, gather, source, ahead=self._options.batches_ahead)
+        return supply, partial(state.after, plan)
 
     def limit_storage(self, rate: float | None) -> None:
-        """Emulate slower storage, from now on."""
+        """Emulate slower storage from now on."""
         self._options = replace(self._options, storage_rate=rate)
         self.workshop.source.set_storage_rate(rate)
-
-    @property
-    def meters(self) -> Meters:
-        return self._meters
 
     def stats(self, ready: int) -> LoaderStats:
         engine = self.workshop.stats()
         return make_stats(
-            self._meters,
+            self.meters,
             engine,
             transfer_seconds=self._transfer.seconds,
             ready=ready,
@@ -184,27 +201,11 @@ class Assembly:
         )
 
 
-def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> Order | WeightedOrder:
+def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> AnyOrder:
     if weights is None:
         return Order(n, seed=seed, shuffle=shuffle)
     if shuffle:
-        raise ValueError("weights draw samples at random already: leave shuffle out")
+        raise ValueError("shuffle must not be set together with weights, which draw samples at random already")
     if weights.shape != (n,):
-        raise ValueError(f"weights has the shape {weights.shape}; the loader has {n} samples, and each needs a weight")
+        raise ValueError(f"weights must have one number per sample, {n} samples; its shape is {weights.shape}")
     return WeightedOrder(weights, seed=seed)
-
-
-def _make_device_source(
-    dataset: Dataset, compiled: transforms.Compiled, seed: int, options: Options, transfer: Transfer
-) -> PixelSource:
-    from headrace.loader.device._source import DeviceSource  # noqa: PLC0415 - brings PyTorch
-
-    names = pixel_fields(dataset, options.fields)
-    return DeviceSource(dataset, names, compiled, seed=seed, options=options, transfer=transfer)
-
-
-def _make_source(dataset: Dataset, compiled: transforms.Compiled, seed: int, options: Options) -> PixelSource:
-    names = pixel_fields(dataset, options.fields)
-    if not names:
-        return NoPixels()
-    return EngineSource(dataset, names, compiled, seed=seed, options=options)

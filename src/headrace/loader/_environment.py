@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the loader finds to work with on this machine."""
+"""The decoders, devices and cores that a loader can use on this machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.units import usable_cores
 
 
 def decoders() -> dict[str, str]:
-    """For each stored format, what decodes it in a loader: the core itself, or a library through Python's threads."""
-    ours = _core.core_formats()
+    """Return what decodes each stored format in a loader: the C++ core, or a library in Python threads."""
+    core_formats = _core.core_formats()
     libraries = backends()
     found = {}
     for form, code in FORMAT_CODES.items():
-        if code not in ours:
-            found[form] = f"{libraries[form.partition(':')[0]]}, in threads of Python"
+        if code not in core_formats:
+            found[form] = f"{libraries[form.partition(':')[0]]}, in Python threads"
         elif form == "jpeg":
             found[form] = f"{_core.jpeg_library()}, in the core"
         else:
@@ -28,16 +28,16 @@ def decoders() -> dict[str, str]:
 
 
 def devices() -> dict[str, str]:
-    """For each accelerator of PyTorch's, and for the CPU in its stead, what decodes `hri` there (`decode="device"`)."""
+    """Return what decodes `hri` on each GPU (`decode="device"`), or on the CPU if there is none; {} without torch."""
     if find_spec("torch") is None:
         return {}
     torch = importlib.import_module("torch")
-    backend = "Triton's kernels" if find_spec("triton") is not None else "plain PyTorch, slowly: install triton"
+    backend = "Triton kernels" if find_spec("triton") is not None else "plain PyTorch, which is slow: install triton"
     names = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     found = {name: f"{model}, decodes hri with {backend}" for name, model in names.items()}
-    return found or {"cpu": "no accelerator is found; decode='device' runs on the CPU, for tests"}
+    return found or {"cpu": "no GPU was found; decode='device' runs on the CPU, for tests"}
 
 
 def cores() -> int:
-    """Cores that this process may use: the worker threads of a loader by default."""
+    """Return how many cores this process may use: a loader's default number of worker threads."""
     return usable_cores()

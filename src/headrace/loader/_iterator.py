@@ -1,86 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `iter(loader)` gives: the batches of one epoch, and an end to everything however the loop is left."""
+"""The iterator of a loader: the batches of one epoch. Everything ends however the loop is left."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from headrace.errors import LoaderError
 from headrace.loader._feed import Feed
-from headrace.loader._wait import Stopped, end_when_dropped
+from headrace.loader._state import EpochCursor
+from headrace.loader._threads import Stopped, call_when_dropped
 from headrace.loader.batch._stats import Meters
 
 
 class LoaderIterator(Iterator[Any]):
     """Iterates once over the rest of an epoch.
 
-    It ends, and all that it has under way with it, when it is exhausted, closed, dropped, when it raises, and when its
-    loader begins another iteration or is closed.
+    It ends when it is exhausted, closed or dropped, when it raises, and when its loader is closed or starts another
+    iteration. All its work in progress ends with it.
     """
 
-    def __init__(self, owner: Any, feed: Feed, meters: Meters, *, length: int, yielded: Callable[[int], None]) -> None:
-        # The owner is kept: in `for batch in Loader(…)` nobody else does.
-        self._owner, self._feed, self._meters = owner, feed, meters
-        self._length, self._yielded = length, yielded
-        self._given = 0
+    def __init__(self, loader: Any, feed: Feed, meters: Meters, cursor: EpochCursor, *, length: int) -> None:
+        # Keep the loader alive: in `for batch in Loader(…)` nothing else does.
+        self._loader, self._feed, self._meters, self._cursor = loader, feed, meters, cursor
+        self._length, self._returned = length, 0
         self._ended_by: str | None = None
         self._process = os.getpid()
-        self._end = end_when_dropped(self, feed.stop)
-        self._last = time.perf_counter()  # when the iteration began, then when its last batch was given
+        self._finalizer = call_when_dropped(self, feed.abandon)
+        self._last = time.perf_counter()  # when the iteration started or the last batch was returned
 
     def __iter__(self) -> LoaderIterator:
         return self
 
     def __len__(self) -> int:
-        """How many batches are still to come."""
-        return self._length - self._given
+        """Return how many batches remain."""
+        return self._length - self._returned
 
     def __next__(self) -> Any:
         if self._process != os.getpid():
-            raise LoaderError("this iteration began before the process was forked: begin a new one in the child")
-        if self._given == self._length:
+            raise LoaderError("this iteration started before the process was forked: start a new one in the child")
+        if self._returned == self._length:
             raise StopIteration
         if self._ended_by is not None:
-            raise LoaderError(f"this iteration has ended: {self._ended_by}; begin a new one")
-        begun = time.perf_counter()
-        if self._given:
-            self._meters.steps.append(begun - self._last)
+            raise self._ended()
+        started = time.perf_counter()
+        if self._returned:
+            self._meters.steps.append(started - self._last)
         try:
             batch = self._feed.next()
-        except Stopped:
-            # Another thread ended it, which says why; or the interpreter is about to end.
+        except Stopped:  # another thread closed it, or the interpreter is exiting
             self.close()
-            raise LoaderError(f"this iteration has ended: {self._ended_by}; begin a new one") from None
+            raise self._ended() from None
         except BaseException:
             self.close("an error was raised")
             raise
         now = time.perf_counter()
-        self._meters.wait_seconds += now - begun
+        self._meters.wait_seconds += now - started
         self._meters.wall_seconds += now - self._last
         self._last = now
         self._meters.batches += 1
-        self._given += 1
-        self._yielded(self._given)
-        if self._given == self._length:
+        self._returned += 1
+        self._cursor.batches = self._returned
+        if self._returned == self._length:
             self.close("it is exhausted")
         return batch
 
+    def _ended(self) -> LoaderError:
+        return LoaderError(f"this iteration has ended: {self._ended_by}; start a new one")
+
     @property
     def active(self) -> bool:
-        """Whether there is more to come."""
-        return self._ended_by is None and self._given < self._length
+        """Whether batches remain."""
+        return self._ended_by is None and self._returned < self._length
 
     @property
     def ready(self) -> int:
-        """Batches that wait for the trainer."""
+        """Finished batches that wait for the training loop."""
         return self._feed.ready
 
     def close(self, why: str = "it was closed") -> None:
-        """End the iteration; what is under way is given up."""
+        """End the iteration and drop its batches in progress."""
         if self._ended_by is None and self._process == os.getpid():
             self._ended_by = why
             self._feed.close()
-            self._end.detach()
+            self._finalizer.detach()

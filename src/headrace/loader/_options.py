@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader is asked for, checked once; every message says what would be right."""
+"""The checked options of a loader."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from headrace.formats import MAX_PIXELS
+from headrace.loader.batch.output import OutputName
 from headrace.records import Dataset
 from headrace.units import usable_cores
 
-OutputName: TypeAlias = Literal["torch", "numpy", "jax"]
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
 Layout: TypeAlias = Literal["CHW", "HWC"]
 Ragged: TypeAlias = Literal["list", "pad", "error"]
 Color: TypeAlias = Literal["auto", "RGB", "keep"]
 Decode: TypeAlias = Literal["auto", "cpu", "device"]
 
-# Samples in progress per thread, at least, however small the batches are.
+# Minimum samples in progress per thread, however small the batches are.
 _SAMPLES_PER_THREAD = 2
 # When reads wait for storage: enough samples to keep storage and cores busy, but a bounded number of small batches.
 _SAMPLES_FOR_READS = 96
@@ -31,7 +31,7 @@ _BATCHES_FOR_READS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The checked options of a loader, all but the dataset, its order and its transforms."""
+    """The options of a loader, except for the dataset, the order and the transforms."""
 
     batch_size: int
     drop_last: bool
@@ -64,24 +64,24 @@ class Options:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(map(repr, get_args(choices)))
-                raise ValueError(f"{name} is one of {listed}, not {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {listed}; got {getattr(self, name)!r}")
         if self.output != "torch" and (self.device is not None or self.pin_memory):
-            raise ValueError(f"device and pin_memory are for output='torch', and output is {self.output!r}")
+            raise ValueError(f"device and pin_memory need output='torch'; got output={self.output!r}")
         if self.num_workers == 0 and self.decode == "device":
-            raise ValueError("decode='device' needs a worker thread; num_workers must be at least 1 or None, got 0")
+            raise ValueError("decode='device' needs num_workers of at least 1, or None; got 0")
         if self.collate_fn is not None and not callable(self.collate_fn):
-            raise TypeError(f"collate_fn is called with a list of samples; {self.collate_fn!r} cannot be called")
+            raise TypeError(f"collate_fn must be a function of a list of samples; got {self.collate_fn!r}")
 
     @property
     def threads(self) -> int:
-        """Threads that work at the same time: the workers, or the calling thread."""
+        """Threads that work at the same time: the workers or, without workers, the calling thread."""
         return max(1, self.num_workers)
 
     @property
     def batches_ahead(self) -> int:
-        """How many batches are in progress at a time."""
+        """The maximum number of batches in progress."""
         if self.num_workers == 0:
-            return 1  # the calling thread makes each batch when it asks for it
+            return 1  # the calling thread makes each batch when it needs it
         for_threads = -(-_SAMPLES_PER_THREAD * self.threads // self.batch_size)
         waits = self.direct_io or self.storage_rate is not None
         for_reads = min(_BATCHES_FOR_READS, -(-_SAMPLES_FOR_READS // self.batch_size)) if waits else 0
@@ -98,14 +98,14 @@ _CHOICES = {
 }
 
 
-def at_least(name: str, value: Any, least: int) -> int:
-    """Give a whole number of at least `least`."""
+def at_least(name: str, value: Any, minimum: int) -> int:
+    """Check that an argument is an integer of at least `minimum`."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is a whole number, not {value!r}") from None
-    if number < least:
-        raise ValueError(f"{name} is {number}; it must be at least {least}")
+        raise TypeError(f"{name} must be an integer; got {value!r}") from None
+    if number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}; got {number}")
     return number
 
 
@@ -124,55 +124,55 @@ def worker_count(num_workers: int | None) -> int:
 
 
 def chosen_fields(dataset: Dataset, fields: Iterable[str] | None) -> tuple[str, ...]:
-    """Check a choice of fields; None is all of them."""
+    """Check the names of fields; None means all."""
     if fields is None:
         return tuple(dataset.fields)
     if isinstance(fields, str):
-        raise TypeError(f"fields is a list of names: write [{fields!r}]")
+        raise TypeError(f"fields must be a list of names: write [{fields!r}]")
     chosen = tuple(dict.fromkeys(fields))
     for name in chosen:
         if name not in dataset.fields:
             raise ValueError(f"the dataset has no field {name!r}; its fields are {', '.join(dataset.fields)}")
     if not chosen:
-        raise ValueError(f"fields is empty; the dataset's fields are {', '.join(dataset.fields)}")
+        raise ValueError(f"fields must not be empty; the dataset has {', '.join(dataset.fields)}")
     return chosen
 
 
 def dtype_name(dtype: Any) -> str | None:
-    """Name a dtype given as text, or as NumPy's or PyTorch's own."""
+    """Return the name of a dtype, which may be a string or a dtype of NumPy or PyTorch."""
     if dtype is None or isinstance(dtype, str):
         return dtype
     text = str(dtype)
     return text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype).name
 
 
-# Words of PyTorch's DataLoader that have no meaning here, and do no harm.
-_NEEDLESS = {"in_order", "multiprocessing_context", "persistent_workers", "pin_memory_device", "timeout"}
+# Arguments of PyTorch's DataLoader that are ignored: the loader needs none of them.
+_IGNORED = {"in_order", "multiprocessing_context", "persistent_workers", "pin_memory_device", "timeout"}
 _INSTEAD = {
     "batch_sampler": "give batch_size, and shuffle, indices or weights",
     "generator": "give a seed",
     "prefetch_factor": "give batches_ahead, the number of batches that all workers together prepare ahead",
     "sampler": "give shuffle, indices or weights, and rank and world_size",
-    "worker_init_fn": "the workers are threads of C++ and run no Python",
+    "worker_init_fn": "the workers are C++ threads and run no Python",
 }
 
 
-def check_torch_words(words: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Accept arguments of PyTorch's DataLoader that do no harm; name what to write instead of all others.
+def check_torch_arguments(arguments: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Ignore arguments of PyTorch's DataLoader that are not needed; refuse all others and say what to use instead.
 
-    `known` are the names of the loader's own arguments, for those that are misspelled.
+    `known` are the names of the loader's own arguments, to suggest one for a misspelled name.
     """
-    for word, value in words.items():
-        if word in _INSTEAD:
+    for name, value in arguments.items():
+        if name in _INSTEAD:
             if value is not None:
-                raise TypeError(f"the loader takes no {word}: {_INSTEAD[word]}")
-        elif word not in _NEEDLESS:
-            raise TypeError(f"Loader has no argument {word!r}{_suggestion(word, [*known, *_NEEDLESS])}")
-    if words.get("in_order") is False:
-        raise TypeError("the loader always keeps the order: leave in_order out")
+                raise TypeError(f"Loader has no argument {name}: {_INSTEAD[name]}")
+        elif name not in _IGNORED:
+            raise TypeError(f"Loader has no argument {name!r}{_suggestion(name, [*known, *_IGNORED])}")
+    if arguments.get("in_order") is False:
+        raise TypeError("the loader always keeps the order: omit in_order")
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
-    plain = {name.replace("_", ""): name for name in known}
-    close = difflib.get_close_matches(word.replace("_", "").lower(), plain, n=1)
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    plain = {each.replace("_", ""): each for each in known}
+    close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1)
     return f"; did you mean {plain[close[0]]!r}?" if close else ""

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One epoch under way: batches submitted ahead of the trainer, finished in the order in which they are supplied."""
+"""One epoch in progress: batches are submitted ahead of the training loop and finished in order."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from headrace.errors import EngineClosed
-from headrace.loader._wait import Stopped, StopSign, check, wait_for
+from headrace.loader._threads import Stopped, StopSign, check, wait_for
 from headrace.loader.batch._finish import Finisher
 from headrace.loader.device._transfer import Arriving, Transfer
 from headrace.loader.order._order import EpochBatches
@@ -17,27 +19,27 @@ from headrace.records.index.gather import Gather
 
 
 class Supply(Protocol):
-    """Gives the drafts of one epoch in the order in which the trainer gets them. For one thread at a time."""
+    """Returns the drafts of one epoch in the order of training. For one thread at a time."""
 
     def __len__(self) -> int: ...
 
     def next(self, stop: StopSign) -> Draft:
-        """Wait for the next draft's pixels; Stopped if nobody wants them any more. Asked for `len` times at most."""
+        """Wait for the pixels of the next draft. Called at most `len` times. Raises Stopped if `stop` is set."""
         ...
 
     def abandon(self) -> None:
-        """Let go of what is under way. Waits for nothing, so finalizers may call it."""
+        """Drop the drafts in progress. Does not wait, so finalizers may call it."""
         ...
 
     def close(self) -> None:
-        """Wait for the end of whatever works for it, after it was abandoned."""
+        """Wait for the threads of the supply to end, after `abandon`."""
         ...
 
 
 class HostSupply:
-    """All batches from this process's own source, from the head of the epoch to its end.
+    """Makes all batches with this process's own source.
 
-    At most `ahead` batches are with the source at a time, so memory is bounded however slow the trainer is.
+    At most `ahead` batches are in progress, so memory stays bounded however slow the training is.
     """
 
     def __init__(self, batches: EpochBatches, gather: Gather, source: PixelSource, *, ahead: int) -> None:
@@ -54,7 +56,7 @@ class HostSupply:
         try:
             draft = self._drafts.popleft()
         except IndexError:
-            raise Stopped from None  # another thread has just abandoned it
+            raise Stopped from None  # another thread called `abandon`
         wait_for(draft.batch, stop)
         self._submit(stop)
         return draft
@@ -73,53 +75,80 @@ class HostSupply:
 
 
 def submit(batches: EpochBatches, number: int, gather: Gather, source: PixelSource) -> Draft:
-    """Let a source begin with a batch."""
+    """Submit a batch to a source. Returns at once."""
     rows, repeat = samples_of(batches, number, gather)
     return Draft(batches.epoch, rows, repeat, source.submit(rows, batches.epoch))
 
 
 def samples_of(batches: EpochBatches, number: int, gather: Gather) -> Samples:
-    """Say which samples a batch has."""
+    """Return the samples of a batch."""
     positions, repeat = batches.batch(number)
     return gather.rows(positions), repeat
 
 
 class Pipeline:
-    """Gives the batches of one epoch, one by one. Used by one thread at a time; `stop` may be set by any."""
+    """Returns the finished batches of one epoch, in the calling thread (see `Feed`).
 
-    def __init__(self, supply: Supply, source: PixelSource, finisher: Finisher, transfer: Transfer) -> None:
+    For one thread at a time; any thread may call `abandon`. A `ThreadFeed` calls `prepare` in a thread of its own and
+    `hand_over` in the thread of the training loop.
+    """
+
+    ready = 0
+
+    def __init__(
+        self,
+        supply: Supply,
+        source: PixelSource,
+        finisher: Finisher,
+        transfer: Transfer | None,
+        on_device: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Create it. `transfer` is None if batches stay in host memory.
+
+        `on_device` is entered while a batch is finished: if its pixels are on a device already, further operations
+        on them must run on the right stream.
+        """
         self._supply, self._source = supply, source
-        self._finisher, self._transfer = finisher, transfer
+        self._finisher, self._transfer, self._on_device = finisher, transfer, on_device
         self.stop = StopSign()
 
     def __len__(self) -> int:
         return len(self._supply)
 
-    def next(self) -> Arriving:
-        """Wait for the next batch, finish it and begin to bring it to the device. Asked for `len` times at most."""
+    def next(self) -> Any:
+        """Wait for the next batch and return it. Called at most `len` times."""
+        return self.hand_over(self.prepare())
+
+    def prepare(self) -> Arriving:
+        """Wait for the next batch, finish it and start its copy to the device."""
         try:
             draft = self._supply.next(self.stop)
-            batch = self._finisher.finish(draft, self._source, self.stop)
+            with self._on_device():
+                batch = self._finisher.finish(draft, self._source, self.stop)
         except EngineClosed:
             if self.stop.is_set():
-                raise Stopped from None  # the loader was closed, by another thread
+                raise Stopped from None  # another thread closed the loader
             raise
+        if self._transfer is None:
+            return Arriving(self._finisher.per_batch(batch), len(draft.rows))
         if not self._transfer.moves:
             batch = self._finisher.per_batch(batch)
         return self._transfer.start(batch, len(draft.rows))
 
     def hand_over(self, arriving: Arriving) -> Any:
-        """Give the trainer its batch, in the trainer's thread: what runs on a device runs in the trainer's stream."""
-        batch = self._transfer.finish(arriving)
+        """Return a prepared batch. Called in the thread of the training loop, so functions use its CUDA stream."""
         self._finisher.meters.samples += arriving.samples
+        if self._transfer is None:
+            return arriving.batch
+        batch = self._transfer.finish(arriving)
         return self._finisher.per_batch(batch) if self._transfer.moves else batch
 
     def abandon(self) -> None:
-        """Let go of what is under way: nobody will ask for it. Waits for nothing, so finalizers may call it."""
+        """Drop the batches in progress. Does not wait, so finalizers may call it."""
         self.stop.set()
         self._supply.abandon()
 
     def close(self) -> None:
-        """Abandon what is under way, and wait for the end of whatever worked on it."""
+        """Drop the batches in progress and wait until nothing works on them."""
         self.abandon()
         self._supply.close()

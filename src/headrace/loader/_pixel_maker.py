@@ -11,13 +11,12 @@ from headrace.loader._loader import Loader
 from headrace.loader.batch._finish import pixel_fields
 from headrace.loader.order._order import EpochBatches
 from headrace.loader.order._ranks import Ranks
-from headrace.loader.pixels._engine import PixelBatch, Rows, Stack
-from headrace.loader.pixels._errors import _take
+from headrace.loader.pixels._engine import PixelBatch, Rows, Stack, take_pixels
 from headrace.records import Dataset
 from headrace.transforms import Compiled, Recipe
 
-# Stretches of epochs that are remembered. Making one again takes microseconds.
-_MAX_STRETCHES = 64
+# Ranges of epochs whose batches are kept. Making one again takes microseconds.
+_MAX_RANGES = 64
 
 
 class PixelMaker:
@@ -32,7 +31,7 @@ class PixelMaker:
         """Open it for a dataset. `rows` is the loader's selection of samples; None means all.
 
         Raises:
-            LoaderError: The dataset or the selection is not the recipe's.
+            LoaderError: The recipe is for another dataset or selection.
 
         """
         self.recipe = recipe
@@ -65,7 +64,7 @@ class PixelMaker:
                     f"give the offload worker the dataset that the loader has"
                 )
         self.fields = pixel_fields(self.dataset, recipe.fields)
-        self._stretches: dict[tuple[int, int, int, int], EpochBatches] = {}
+        self._ranges: dict[tuple[int, int, int, int], EpochBatches] = {}
 
     @property
     def dataset(self) -> Dataset:
@@ -87,21 +86,21 @@ class PixelMaker:
         return self.dataset.gather.rows(positions)
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
-        """Let the threads begin with a batch; returns at once."""
+        """Submit a batch to the threads. Returns at once."""
         return self._parts.workshop.source.submit(rows, epoch)
 
     def take(self, batch: PixelBatch) -> dict[str, Stack]:
-        """Return the pixels of a batch that is done, by field."""
-        return dict(zip(self.fields, _take(batch), strict=True))
+        """Return the pixels of a finished batch, by field."""
+        return dict(zip(self.fields, take_pixels(batch), strict=True))
 
     def _batches(self, epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
         key = (epoch, rank, start, stop)
-        if key not in self._stretches:
-            if len(self._stretches) >= _MAX_STRETCHES:
-                self._stretches.clear()
+        if key not in self._ranges:
+            if len(self._ranges) >= _MAX_RANGES:
+                self._ranges.clear()
             ranks = Ranks(rank, self.recipe.world_size)
-            self._stretches[key] = self._parts.batches(ranks, epoch, start, stop)
-        return self._stretches[key]
+            self._ranges[key] = self._parts.batches(ranks, epoch, start, stop)
+        return self._ranges[key]
 
     def close(self) -> None:
         """End the threads."""

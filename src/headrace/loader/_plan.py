@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Loader(plan=…)`: whether a dataset has what a plan wants of it. The formats themselves are in the dataset."""
+"""`Loader(plan=…)`: check that a dataset has the formats of a plan."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headrace.records import Dataset
 from headrace.records.plan import Mix, load_plan, parse_mixes
 from headrace.records.schema import stored_format
 
-# A format that fewer samples than this are to have may well have none: their keys decide.
-_LEAST_EXPECTED = 20
+# The keys of samples decide their formats, so a format that is planned for fewer samples than this may have none.
+_MIN_EXPECTED = 20
 
 
-def obeyed_plan(
+def check_plan(
     dataset: Dataset, plan: Mapping[str, Any] | str | PathLike[str] | None, fields: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """Give the plan as JSON has it, checked against the dataset; of fields that are not loaded nothing is asked.
+    """Return the plan as JSON, checked against the dataset. Fields that are not loaded are not checked.
 
     Raises:
-        ValueError: It is no plan.
-        PlanMismatch: The dataset was built by another.
+        ValueError: It is not a valid plan.
+        PlanMismatch: The dataset was built with another plan.
 
     """
     if plan is None:
@@ -33,7 +33,7 @@ def obeyed_plan(
     for name, mix in parse_mixes(checked).items():
         if name not in dataset.formats:
             known = ", ".join(dataset.formats) or "none"
-            raise PlanMismatch(f"the plan has a field {name!r}; the images and masks of {dataset.path} are {known}")
+            raise PlanMismatch(f"the plan has a field {name!r}; the image fields of {dataset.path} are {known}")
         if name in fields:
             _check_field(dataset, name, mix)
     return checked
@@ -47,22 +47,22 @@ def planned_figures(plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _check_field(dataset: Dataset, name: str, mix: Mix) -> None:
     counts = dataset.formats[name]
     stored = next(field.renditions for field in dataset.manifest.fields if field.name == name)
-    remedy = "build it anew with `headrace build --plan`, or load it without a plan"
+    remedy = "build it again with `headrace build --plan`, or load it without a plan"
     if stored < mix.renditions:
         raise PlanMismatch(
-            f"the plan wants {mix.renditions} renditions of {name!r} a sample; {dataset.path} has {stored}: {remedy}"
+            f"the plan has {mix.renditions} renditions of {name!r} per sample; {dataset.path} has {stored}: {remedy}"
         )
-    found = ", ".join(counts) or "nothing"
+    found = ", ".join(counts) or "no images"
     planned = {stored_format(each) for each in mix.formats}
     if stored == mix.renditions and set(counts) - planned:
         raise PlanMismatch(
-            f"the plan wants {name!r} as {', '.join(sorted(planned))}; {dataset.path} has {found}: {remedy}"
+            f"the plan has {name!r} as {', '.join(sorted(planned))}; {dataset.path} has {found}: {remedy}"
         )
-    begin = 0.0
-    for wanted, end in zip(mix.formats, mix.ends, strict=True):
-        share, begin = end - begin, end
-        format_name = stored_format(wanted)
-        if share * dataset.manifest.samples >= _LEAST_EXPECTED and not counts.get(format_name):
+    start = 0.0
+    for planned_format, end in zip(mix.formats, mix.ends, strict=True):
+        share, start = end - start, end
+        format_name = stored_format(planned_format)
+        if share * dataset.manifest.samples >= _MIN_EXPECTED and not counts.get(format_name):
             raise PlanMismatch(
-                f"the plan wants {share:.0%} of {name!r} as {format_name}; {dataset.path} has {found}: {remedy}"
+                f"the plan has {share:.0%} of {name!r} as {format_name}; {dataset.path} has {found}: {remedy}"
             )

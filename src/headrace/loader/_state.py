@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run stands, as small JSON: enough to go on with the very next sample, whatever the batch and world size.
+"""The state of a loader as small JSON. Any batch size and world size can continue from it at the next sample.
 
     {"headrace": "loader state", "version": 1, "epoch": 3, "samples": 51200, "seed": 0, "shuffle": true,
      "length": 1281167, "selection": null, "fingerprint": "6f0c…"}
 
-`samples` counts what all ranks together have yielded to the trainer in this epoch. `selection` names the view, the
-indices and the weights by a digest. All members but the first four say what the order depends on: a state can go on
-only where they are the same.
+`samples` counts what all ranks together have returned in this epoch. `selection` is a digest of the view, the indices
+and the weights. The members from `seed` on determine the order: a state fits a loader only if these are equal.
 
-With an offload worker, `samples` counts from the head of the epoch and version 2 has two members more:
+With an offload worker, `samples` counts from the start of the epoch, and version 2 has two more members:
 
     {"version": 2, …, "tail": 12800, "prongs": {"strategy": "paced", "stride": 256, "pattern": {…}, "order": null}}
 
-`tail` counts what was yielded from the end of the epoch, so that what remains is one stretch, which any loader can go
-on with: with another batch size, world size or strategy, and without an offload worker. `prongs` says how the strategy
-went on from here: the pattern of the slots that remain, for global batches of `stride` samples; and for `wrr`, which
-has none, the order so far in batches: so many of the host's, so many of the offload worker's, and so on.
+`tail` counts what was returned from the end of the epoch. The rest is one range of samples, which any loader can
+continue: with another batch size, world size or strategy, and without an offload worker. `prongs` is the state of the
+strategy: the pattern of the remaining batches, for global batches of `stride` samples. `wrr` has no pattern; for it,
+`order` holds the lengths of the runs so far: batches of the host, of the offload worker, of the host, and so on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -29,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import InvalidState
-from headrace.loader.order._keys import MAX_EPOCH, MAX_SEED
+from headrace.loader.order._keys import MAX_EPOCH, MAX_SEED, check_epoch
 from headrace.loader.order._order import MAX_SAMPLES, EpochPlan
 
 VERSION = 2
@@ -38,7 +37,7 @@ _KIND = "loader state"
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """A point in a run, and what the order of the run depends on."""
+    """A position in a run, and everything that the order of the run depends on."""
 
     epoch: int
     samples: int
@@ -52,11 +51,11 @@ class LoaderState:
 
     @property
     def stop(self) -> int:
-        """Where the samples begin that came from the tail."""
+        """Where the samples start that were returned from the end of the epoch."""
         return self.length - self.tail
 
     def to_json(self) -> dict[str, Any]:
-        """Write it down; what never had an offload worker as version 1, which older readers know."""
+        """Return the document. Without an offload worker it has version 1, which older versions can read."""
         members = asdict(self)
         if self.tail or self.prongs is not None:
             return {"headrace": _KIND, "version": VERSION, **members}
@@ -65,15 +64,19 @@ class LoaderState:
 
     @classmethod
     def from_json(cls, tree: Any) -> LoaderState:
-        """Read a state; InvalidState if it is none. A whole epoch is taken for the start of the next one."""
+        """Read and check a document. The end of an epoch becomes the start of the next one.
+
+        Raises:
+            InvalidState: It is not a valid state.
+
+        """
         if not isinstance(tree, Mapping) or tree.get("headrace") != _KIND:
             found = ", ".join(map(repr, tree)) if isinstance(tree, Mapping) else type(tree).__name__
-            raise InvalidState(f"this is no state of a loader, but has {found or 'nothing'}: give what state_dict gave")
+            raise InvalidState(f"a loader state must come from Loader.state_dict(); found {found or 'an empty dict'}")
         version = _count(tree, "version", MAX_SEED)
         if version > VERSION:
             raise InvalidState(
-                f"the state has version {version} and this is a reader of version {VERSION}: "
-                f"install the headrace that wrote it, or a newer one"
+                f"the version of the state must be at most {VERSION}; it is {version}: install a newer headrace"
             )
         state = cls(
             epoch=_count(tree, "epoch", MAX_EPOCH),
@@ -86,42 +89,45 @@ class LoaderState:
             tail=_count(tree, "tail", MAX_SAMPLES) if version > 1 else 0,
             prongs=None if version == 1 or tree.get("prongs") is None else _typed(tree, "prongs", Mapping),
         )
-        if state.samples + state.tail > state.length:
-            had = state.samples + state.tail
-            raise InvalidState(f"the state has {had} samples of an epoch of {state.length}: it is damaged")
+        done = state.samples + state.tail
+        if done > state.length:
+            raise InvalidState(f"the state is damaged: it counts {done} samples of an epoch of {state.length}")
         return state.normalised()
 
     def normalised(self) -> LoaderState:
-        """Take the end of an epoch for the start of the next one."""
+        """Return the start of the next epoch if this is the end of one."""
         if self.samples + self.tail < self.length or self.length == 0:
             return self
         return self.at_epoch(self.epoch + 1)
 
     def at_epoch(self, epoch: int) -> LoaderState:
-        """Give the start of an epoch of the same run."""
+        """Return the start of an epoch of the same run."""
         return replace(self, epoch=epoch, samples=0, tail=0, prongs=None)
 
-    def after(self, plan: EpochPlan, g: int, near: int = 0, prongs: Mapping[str, Any] | None = None) -> LoaderState:
-        """Give the state after g batches of a plan for this epoch; after its last one the next epoch starts.
+    def after(
+        self, plan: EpochPlan, batches: int, from_tail: int = 0, prongs: Mapping[str, Any] | None = None
+    ) -> LoaderState:
+        """Return the state after so many batches of a plan for this epoch.
 
-        `near` of them came from the tail; `prongs` is what a strategy has to say.
+        `from_tail` of them were from the end of the epoch; `prongs` is the state of the strategy. After the last batch
+        it is the start of the next epoch.
         """
-        if g >= plan.remaining:
+        if batches >= plan.remaining:
             return self.at_epoch(self.epoch + 1)
-        tail = plan.n - plan.samples_after(plan.remaining - near) if near else self.tail
-        return replace(self, samples=plan.samples_after(g - near), tail=tail, prongs=prongs)
+        tail = plan.n - plan.samples_after(plan.remaining - from_tail) if from_tail else self.tail
+        return replace(self, samples=plan.samples_after(batches - from_tail), tail=tail, prongs=prongs)
 
     def check_continues(self, run: LoaderState) -> None:
-        """Raise InvalidState unless the order of `run` is the one that this state is a point of."""
+        """Raise InvalidState unless this is a position in the same run."""
         for name, remedy in _REMEDIES.items():
             theirs, ours = getattr(self, name), getattr(run, name)
             if theirs != ours:
                 raise InvalidState(f"the state is of a run with {name} {theirs!r}; this loader has {ours!r}: {remedy}")
 
 
-# In the order in which they explain most.
+# The most informative first.
 _REMEDIES = {
-    "fingerprint": "load it with the dataset that it was made with, or start afresh",
+    "fingerprint": "load it with the dataset that it was made with, or start again",
     "shuffle": "give the loader the same shuffle",
     "seed": "give the loader the same seed",
     "length": "give the loader the same view, indices or weights",
@@ -129,10 +135,56 @@ _REMEDIES = {
 }
 
 
+class EpochCursor:
+    """The position of one loader.
+
+    Each iteration starts the epoch after the last one that was started, unless `set_epoch` or `load` says otherwise.
+    Only `load` can start in the middle of an epoch.
+    """
+
+    def __init__(self, state: LoaderState) -> None:
+        self.start = state
+        """Where the next iteration starts."""
+        self.batches = 0
+        """Batches that the current iteration has returned."""
+        self._started = state
+        self._state_after: Callable[[int], LoaderState] | None = None
+
+    @property
+    def state(self) -> LoaderState:
+        """What has been returned so far. Computed on request, since few batches need it."""
+        return self._started if self._state_after is None or not self.batches else self._state_after(self.batches)
+
+    def start_iteration(self, state_after: Callable[[int], LoaderState]) -> None:
+        """Start an iteration; `state_after(n)` is the state after n of its batches."""
+        self._move_to(self.start, state_after)
+        self.start = self.start.at_epoch(self.start.epoch + 1)
+
+    def set_epoch(self, epoch: int, *, iterating: bool) -> None:
+        """Let the next iteration start this epoch. An epoch that was loaded continues where it was."""
+        if check_epoch(epoch) != self.start.epoch:
+            self.start = self.start.at_epoch(epoch)
+        if not iterating:
+            self._move_to(self.start)
+
+    def load(self, state: LoaderState) -> None:
+        """Let the next iteration continue from this state."""
+        state.check_continues(self.state)
+        self.start = state
+        self._move_to(state)
+
+    def _move_to(self, state: LoaderState, state_after: Callable[[int], LoaderState] | None = None) -> None:
+        self._started, self.batches, self._state_after = state, 0, state_after
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the same position without its iteration, for a copy."""
+        return {"start": self.start, "_started": self.state, "batches": 0, "_state_after": None}
+
+
 def selection_digest(
     rows: npt.NDArray[np.int64] | None = None, weights: npt.NDArray[np.float64] | None = None
 ) -> str | None:
-    """Name the rows that a run is limited to and the weights it samples by; None if there are neither."""
+    """Return a digest of the rows that a run is limited to and of its weights; None if there are neither."""
     if rows is None and weights is None:
         return None
     digest = blake2b(digest_size=16)
@@ -143,15 +195,15 @@ def selection_digest(
     return digest.hexdigest()
 
 
-def _count(tree: Mapping[str, Any], name: str, most: int) -> int:
+def _count(tree: Mapping[str, Any], name: str, maximum: int) -> int:
     value = tree.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise InvalidState(f"the state's {name} is {value!r}, and should be a number from 0 to {most}: it is damaged")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+        raise InvalidState(f"the state is damaged: {name} must be an integer in [0, {maximum}]; it is {value!r}")
     return value
 
 
 def _typed(tree: Mapping[str, Any], name: str, kind: type) -> Any:
     value = tree.get(name)
     if not isinstance(value, kind):
-        raise InvalidState(f"the state's {name} is {value!r}, and should be a {kind.__name__}: it is damaged")
+        raise InvalidState(f"the state is damaged: {name} must be a {kind.__name__}; it is {value!r}")
     return value

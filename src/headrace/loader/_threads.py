@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start threads where Ctrl-C cannot interrupt it.
+"""Threads that can always be stopped: by `close`, by Ctrl-C, by a finalizer, and when the interpreter exits.
 
-`Thread.start` waits in Python code until the new thread runs. An interrupt in that moment may leave a lock held, so
-that the new thread waits forever, or be replaced by a RuntimeError. Signal handlers run in the main thread only. So one
-thread per process, which is kept, starts all others; the main thread waits for it in C.
+Finalizers run in any thread at any point, also while that thread holds a lock. A finalizer that takes a lock or joins
+a thread can therefore deadlock. It may only set a `StopSign`, which every waiting thread checks often.
 
-It also keeps the `Thread` objects for a while: when the last reference to one goes, code of `threading` runs, and
-an interrupt in it would be lost.
+`Thread.start` waits in Python code until the new thread runs. Ctrl-C at that point can leave a lock held, so that the
+new thread never starts. Signal handlers run only in the main thread. So a helper thread starts all other threads, and
+the main thread waits for it in C. The helper also keeps the `Thread` objects for a while: dropping the last reference
+to one runs code of `threading`, where an interrupt would be lost.
 """
 
 from __future__ import annotations
@@ -14,44 +15,106 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+# Short enough for Ctrl-C to feel immediate: signal handlers run only between two waits.
+SLICE_SECONDS = 0.1
 
 _Answer: TypeAlias = "queue.SimpleQueue[BaseException | None]"
 
 
+class Stopped(Exception):
+    """The result is no longer needed. This is not an error."""
+
+
+class StopSign:
+    """A flag that tells threads to stop. It has no lock, unlike threading.Event, so finalizers may set it."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+
+class Waitable(Protocol):
+    """Work that other threads do."""
+
+    def wait(self, timeout: float) -> bool: ...
+
+
+def wait_for(work: Waitable, stop: StopSign) -> None:
+    """Wait until the work is done. Raise Stopped if the stop sign is set first."""
+    while not work.wait(SLICE_SECONDS):
+        check(stop)
+
+
+def check(stop: StopSign) -> None:
+    """Raise Stopped if the stop sign is set or the interpreter is exiting."""
+    if stop.is_set() or interpreter_exits():
+        raise Stopped
+
+
+def interpreter_exits() -> bool:
+    """Return whether the main thread has ended.
+
+    In the main thread this is always False: before Python 3.13 an interrupt within `is_alive` could make it look ended.
+    """
+    main = threading.main_thread()
+    return threading.get_ident() != main.ident and not main.is_alive()
+
+
+def call_when_dropped(owner: object, function: Callable[[], None]) -> weakref.finalize[..., Any]:
+    """Call the function when `owner` is dropped in this process. Call `detach` on the result to cancel this.
+
+    Python discards exceptions that a signal handler raises within a finalizer. So an object that was closed properly
+    must not run one: it has no `__del__`, and it detaches this.
+    """
+    process = os.getpid()
+    finalizer = weakref.finalize(owner, lambda: function() if os.getpid() == process else None)
+    finalizer.atexit = False
+    return finalizer
+
+
 def start_thread(target: Callable[..., None], args: tuple[Any, ...], name: str) -> threading.Thread:
-    """Start a thread. If this is interrupted, the thread may run: what it works on must tell it to end."""
+    """Start a thread. If this is interrupted, the thread may be running: it needs its own way to be stopped."""
     thread = threading.Thread(target=target, args=args, name=name)
     if threading.current_thread() is not threading.main_thread():
         thread.start()
         return thread
     answer: _Answer = queue.SimpleQueue()
-    _requests().put((thread, answer))
+    _starter_requests().put((thread, answer))
     error = answer.get()
     if error is not None:
         raise error
     return thread
 
 
-class _Starter:
+class _ThreadStarter:
     def __init__(self) -> None:
         self.process = os.getpid()  # threads do not survive a fork
         self.requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]] = queue.SimpleQueue()
-        threading.Thread(target=_serve, args=(self.requests,), name="thread-starter", daemon=True).start()
+        threading.Thread(target=_start_requested, args=(self.requests,), name="thread-starter", daemon=True).start()
 
 
-_starter: _Starter | None = None
+_starter: _ThreadStarter | None = None
 
 
-def _requests() -> queue.SimpleQueue[tuple[threading.Thread, _Answer]]:
+def _starter_requests() -> queue.SimpleQueue[tuple[threading.Thread, _Answer]]:
     global _starter  # noqa: PLW0603 - one per process
     if _starter is None or _starter.process != os.getpid():
-        _starter = _Starter()
+        _starter = _ThreadStarter()
     return _starter.requests
 
 
-def _serve(requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]]) -> None:
+def _start_requested(requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]]) -> None:
     kept: list[threading.Thread] = []
     while True:
         thread, answer = requests.get()
@@ -59,7 +122,7 @@ def _serve(requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]]) -> Non
         kept.append(thread)
         try:
             thread.start()
-        except BaseException as error:  # noqa: BLE001 - raised where the thread was asked for
+        except BaseException as error:  # noqa: BLE001 - raised by `start_thread`
             answer.put(error)
         else:
             answer.put(None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader has running in this process: made when first needed, kept between epochs, ended once."""
+"""The threads and files that a loader has open: created when first needed, kept between epochs, closed once."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from headrace.loader.pixels._engine import PixelSource
 
 
 class Closable(Protocol):
-    """What a loader has outside of this process, and gives up with it."""
+    """Something to close with the loader. `drop` does the same without waiting, for finalizers."""
 
     def close(self) -> None: ...
     def drop(self) -> None: ...
 
 
 class Workshop:
-    """The source of pixels and the threads that go with it. Knows nothing of the loader, so it keeps none alive.
+    """The pixel source and its threads. It does not refer to the loader, so it does not keep it alive.
 
-    Threads do not survive a fork. A child that inherits a workshop forgets what was in it, touches none of it, and
-    makes its own.
+    Threads do not survive a fork. A forked child forgets what it inherited, without touching it, and makes its own.
     """
 
     def __init__(
@@ -44,11 +43,11 @@ class Workshop:
         self._totals = EngineTotals()
         self._process = os.getpid()
         self._closed = False
-        _open.add(self)
+        _all_workshops.add(self)
 
     @property
     def source(self) -> PixelSource:
-        """The running source; it is started if it is not."""
+        """The running source; it is started if necessary."""
         if self._closed:
             raise LoaderError("the loader is closed: make a new one")
         if self._process != os.getpid():
@@ -61,23 +60,23 @@ class Workshop:
         return self._source
 
     def use(self, feed: Feed) -> Feed:
-        """Take care of an epoch's feed: it is closed before the next one is used, and with all else."""
+        """Keep the feed of an epoch, to close it before the next one starts."""
         self._feed = feed
         return feed
 
     def end_feed(self) -> None:
-        """Wait for the end of the last epoch's feed, which may have been left in the middle."""
+        """Close the feed of the last epoch and wait for its end."""
         if self._process == os.getpid() and self._feed is not None:
             feed, self._feed = self._feed, None
             feed.close()
 
     def stats(self) -> dict[str, Any]:
-        """The source's figures, with those of sources that were closed."""
+        """Return the counters of the source and of sources that were closed before."""
         source = self._source if self._process == os.getpid() else None
         return self._totals.with_current({} if source is None else source.stats())
 
     def close(self) -> None:
-        """End the threads and give the memory back. Any number of times; nothing in a forked child."""
+        """End the threads and free the memory. Can be called again; does nothing in a forked child."""
         if self._process != os.getpid():
             return
         self._closed = True
@@ -92,24 +91,22 @@ class Workshop:
             self._supplier.close()
 
     def drop(self) -> None:
-        """Let everything end by itself and wait for nothing: for finalizers, which must not (see `_wait`)."""
+        """Let everything end without waiting, for finalizers (see `_threads`)."""
         if self._process != os.getpid():
             return
         self._closed = True
         if self._feed is not None:
-            self._feed.stop()
+            self._feed.abandon()
         self._feed = self._source = None
         self._callables.drop()
         if self._supplier is not None:
             self._supplier.drop()
 
 
-_open: weakref.WeakSet[Workshop] = weakref.WeakSet()
+_all_workshops: weakref.WeakSet[Workshop] = weakref.WeakSet()
 
 
+@atexit.register
 def _close_all() -> None:
-    for workshop in list(_open):
+    for workshop in list(_all_workshops):
         workshop.close()
-
-
-atexit.register(_close_all)

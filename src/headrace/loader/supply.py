@@ -17,9 +17,9 @@ from headrace.errors import InvalidState
 from headrace.loader._options import Decode
 from headrace.loader._pipeline import Supply, samples_of, submit
 from headrace.loader._state import LoaderState
-from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check, wait_for
+from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, check, wait_for
 from headrace.loader.batch._stats import Meters
-from headrace.loader.order._order import EpochBatches, EpochPlan
+from headrace.loader.order._order import EpochBatches, EpochPlan, Order
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Samples, Stack
 from headrace.loader.pixels._errors import Draft
 from headrace.records import Dataset
@@ -37,6 +37,7 @@ __all__ = [
     "InvalidState",
     "LoaderState",
     "Meters",
+    "Order",
     "PixelBatch",
     "PixelSource",
     "Rows",
@@ -57,7 +58,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupplyContext:
-    """What a supplier has to know of its loader. It does not keep the loader alive."""
+    """What a supplier needs to know about its loader. It does not keep the loader alive."""
 
     dataset: Dataset
     fields: tuple[str, ...]
@@ -75,7 +76,7 @@ class SupplyContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochStart:
-    """An epoch that is about to begin, or to continue."""
+    """An epoch that is about to start or to continue."""
 
     state: LoaderState
     plan: EpochPlan

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pixels to the batch that the trainer receives: fields, user functions, collating, output arrays, statistics."""
+"""From pixels to a finished batch: other fields, user functions, collating, output tensors, statistics."""

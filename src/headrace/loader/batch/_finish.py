@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last stage before the trainer: the pixels of a batch meet its other fields and the user's functions."""
+"""Finish a batch: combine its pixels with its other fields, and call the user's functions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.loader._options import Options
-from headrace.loader._wait import StopSign
+from headrace.loader._threads import StopSign
 from headrace.loader.batch._callables import SampleCallables
-from headrace.loader.batch._collate import Collator, Namer
-from headrace.loader.batch._output import Output, as_tensors
-from headrace.loader.batch._ragged import RaggedRule
+from headrace.loader.batch._collate import Collator, RaggedRule, RowNamer
 from headrace.loader.batch._stats import Meters
+from headrace.loader.batch.output import Output, as_tensors
 from headrace.loader.pixels._engine import PixelSource, Rows, Stack
 from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
@@ -25,90 +23,77 @@ REPEAT = "_repeat"
 
 
 class Finisher:
-    """Makes finished batches, in the host's memory, of drafts whose pixels are done."""
+    """Makes finished batches, in host memory, from drafts whose pixels are done."""
 
     def __init__(
-        self,
-        dataset: Dataset,
-        compiled: Compiled,
-        output: Output,
-        *,
-        seed: int,
-        options: Options,
-        meters: Meters,
-        beside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        self, dataset: Dataset, compiled: Compiled, output: Output, *, seed: int, options: Options, meters: Meters
     ) -> None:
         self._dataset, self._compiled, self._output = dataset, compiled, output
-        self._beside = beside  # where pixels are on a device already, what is done to them is done in order there
         self._seed, self.meters, self._collate_fn = seed, meters, options.collate_fn
         self._gather = dataset.gather
         self._fields, self._min_area = options.fields, options.min_area
         types = dataset.fields
-        self.pixel_names = pixel_fields(dataset, options.fields)
-        self._anchor = next((name for name, kind in types.items() if kind == "image"), None)
+        self._pixel_names = pixel_fields(dataset, options.fields)
+        self._image = next((name for name, kind in types.items() if kind == "image"), None)
         self._owners = {field.name: field.of for field in dataset.manifest.fields if field.of}
         self._boxes = [
             name
             for name, kind in types.items()
             if kind == "boxes" and (name in options.fields or name in map(self._owners.get, options.fields))
         ]
+        self._moves_boxes = bool(self._boxes and self._image is not None and compiled.transforms)
         self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")}
-        self._errors = SampleErrors(dataset, self.pixel_names, seed=seed, on_error=options.on_error, meters=meters)
-        masks = [name for name in self.pixel_names if types[name] == "mask"]
-        self._rule = RaggedRule(options.ragged, layout=options.layout, masks=masks)
-        self._collator = Collator(output, self._rule)
+        self._errors = SampleErrors(dataset, self._pixel_names, seed=seed, on_error=options.on_error, meters=meters)
+        masks = [name for name in self._pixel_names if types[name] == "mask"]
+        self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks)
+        self._collator = Collator(output, self._ragged)
         self.callables = SampleCallables(compiled.per_sample, options.threads)
-
-    @property
-    def runs_python(self) -> bool:
-        """Whether a user's function is called for a batch, for which a thread beside the trainer's is worth while."""
-        return bool(self.callables) or self._collate_fn is not None or bool(self._compiled.per_batch)
+        self._by_sample = bool(compiled.per_sample) or options.collate_fn is not None
+        self.runs_python = self._by_sample or bool(compiled.per_batch)
+        """Whether user functions run for each batch, which is worth a thread of its own."""
 
     def finish(self, draft: Draft, source: PixelSource, stop: StopSign) -> Any:
-        """Give the batch, with `collate_fn` in place of stacking if there is one; functions for batches come later."""
-        with self._beside():
-            return self._finish(draft, self._errors.settle(draft, source, stop), stop)
-
-    def _finish(self, draft: Draft, stacks: Sequence[Stack], stop: StopSign) -> Any:
-        begun = time.perf_counter()
-        pixels = dict(zip(self.pixel_names, stacks, strict=True))
+        """Return the batch, collated by `collate_fn` if there is one, before the functions of a batch."""
+        stacks = self._errors.settle(draft, source, stop)
+        started = time.perf_counter()
+        pixels = dict(zip(self._pixel_names, stacks, strict=True))
         values = {name: self._gather.values(name, draft.rows) for name in self._fields if name not in pixels}
-        if self._anchor is not None and self._compiled.transforms:
+        if self._moves_boxes:
             values |= self._moved(values, draft.rows, draft.epoch)
-        if self.callables or self._collate_fn is not None:
-            batch = self._by_samples(draft, pixels, values, stop)
+        if self._by_sample:
+            batch = self._finish_by_sample(draft, pixels, values, stop)
         else:
-            batch = self._by_fields(draft, pixels, values)
-        self.meters.batch_seconds += time.perf_counter() - begun
+            batch = self._finish_by_field(draft, pixels, values)
+        self.meters.batch_seconds += time.perf_counter() - started
         return batch
 
     def per_batch(self, batch: Any) -> Any:
-        """Call the functions that take a whole batch."""
-        begun = time.perf_counter()
+        """Call the functions of a batch."""
+        started = time.perf_counter()
         for function in self._compiled.per_batch:
             batch = function(batch)
-        self.meters.callable_seconds += time.perf_counter() - begun
+        self.meters.callable_seconds += time.perf_counter() - started
         return batch
 
     def _moved(self, values: dict[str, Any], rows: Rows, epoch: int) -> dict[str, Any]:
-        """Boxes moved with their image, and the lists that belong to them without the elements of removed boxes."""
+        """Return the boxes moved with their image, and the lists that belong to boxes without removed elements."""
         moved: dict[str, Any] = {}
         for name in self._boxes:
             boxes = values[name] if name in values else self._gather.values(name, rows)
             views = self._moved_boxes(boxes, rows, epoch)
             if name in values:
-                moved[name] = [_unwrapped([boxes for boxes, _ in sample]) for sample in views]
+                moved[name] = [_single([boxes for boxes, _ in sample]) for sample in views]
             for follower, given in values.items():
                 if self._owners.get(follower) == name:
                     moved[follower] = [
-                        _unwrapped([keep_elements(elements, kept) for _, kept in sample])
+                        _single([keep_elements(elements, kept) for _, kept in sample])
                         for elements, sample in zip(given, views, strict=True)
                     ]
         return moved
 
     def _moved_boxes(self, boxes: Iterable[Any], rows: Rows, epoch: int) -> list[list[tuple[Any, Any]]]:
-        """Move boxes with their image: for each sample and view the boxes, and which of those given they are."""
-        columns = self._gather.pixel_columns(str(self._anchor), 0, rows)
+        """Return for each sample and view its (boxes, indices of the boxes that were kept)."""
+        columns = self._gather.pixel_columns(str(self._image), 0, rows)
         heights, widths = columns["height"].tolist(), columns["width"].tolist()
         moved = []
         for given, height, width, row in zip(boxes, heights, widths, rows.tolist(), strict=True):
@@ -117,20 +102,21 @@ class Finisher:
             moved.append([self._compiled.boxes_kept(given, height, width, **key, view=view) for view in views])
         return moved
 
-    def _by_fields(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any]) -> dict[str, Any]:
+    def _finish_by_field(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
-        name = self._namer(draft)
         for field in self._fields:
-            if field in pixels:
-                batch.update(self._rule.entries(field, pixels[field], name))
-            else:
+            if field not in pixels:
                 batch[field] = values[field]
+            elif self._ragged.pads or isinstance(pixels[field], list):
+                batch.update(self._ragged.entries(field, pixels[field], self._row_namer(draft)))
+            else:
+                batch[field] = pixels[field]
         if draft.repeat is not None:
             batch[REPEAT] = draft.repeat
         tensors: dict[str, Any] = as_tensors(batch, self._output)
         return tensors
 
-    def _by_samples(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any], stop: StopSign) -> Any:
+    def _finish_by_sample(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any], stop: StopSign) -> Any:
         columns = {field: pixels[field] if field in pixels else values[field] for field in self._fields}
         samples: list[Any] = []
         for at in range(len(draft.rows)):
@@ -140,23 +126,23 @@ class Finisher:
             if draft.repeat is not None:
                 sample[REPEAT] = bool(draft.repeat[at])
             samples.append(as_tensors(sample, self._output))
-        name = self._namer(draft)
-        if self.callables:
-            begun = time.perf_counter()
-            samples = self.callables.run(samples, name, stop)
-            self.meters.callable_seconds += time.perf_counter() - begun
-        return self._collator.join(samples, name) if self._collate_fn is None else self._collate_fn(samples)
+        row_name = self._row_namer(draft)
+        if self._compiled.per_sample:
+            started = time.perf_counter()
+            samples = self.callables.run(samples, row_name, stop)
+            self.meters.callable_seconds += time.perf_counter() - started
+        return self._collator.join(samples, row_name) if self._collate_fn is None else self._collate_fn(samples)
 
-    def _namer(self, draft: Draft) -> Namer:
+    def _row_namer(self, draft: Draft) -> RowNamer:
         rows = draft.rows
         return lambda at: self._dataset.row_name(int(rows[at]))
 
 
-def _unwrapped(views: list[Any]) -> Any:
-    """One view alone is not in a list."""
+def _single(views: list[Any]) -> Any:
+    """Return the only view, or the list of several."""
     return views[0] if len(views) == 1 else views
 
 
 def pixel_fields(dataset: Dataset, fields: Sequence[str]) -> tuple[str, ...]:
-    """Those of the fields that hold images or masks."""
+    """Return the fields that hold images or masks."""
     return tuple(name for name in fields if dataset.fields[name] in ("image", "mask"))

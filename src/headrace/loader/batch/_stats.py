@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a loader has done so far: counters that are written where things happen, and `LoaderStats` made from them."""
+"""Counters of a loader, and `LoaderStats`, which users get."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 MAX_NAMED_ERRORS = 100
-"""Errors that are listed one by one; all are counted."""
+"""Errors that are listed; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class SampleError:
 
     epoch: int
     row: int
-    """Of the dataset."""
+    """Row of the dataset."""
     action: str
     """What the loader did: `"skipped"` or `"replaced"`."""
     message: str
@@ -41,7 +41,7 @@ class BusySeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatStats:
-    """What the images of one stored format have cost."""
+    """What the images of one stored format took."""
 
     images: int = 0
     bytes_read: int = 0
@@ -55,28 +55,28 @@ class FormatStats:
 class LoaderStats:
     """What a loader has done since it was created.
 
-    `wait_seconds` near 0 means that the loader keeps up with the training. Otherwise the stage with the most
-    `busy_seconds` is where to look first.
+    If `wait_seconds` is near 0, the loader keeps up with the training. Otherwise look first at the stage with the most
+    `busy_seconds`.
     """
 
     batches: int = 0
-    """Batches that the trainer has received."""
+    """Batches that the loader has returned."""
     samples: int = 0
     """Samples in those batches."""
     wait_seconds: float = 0.0
-    """How long the trainer waited for batches."""
+    """How long the training loop waited for batches."""
     wall_seconds: float = 0.0
-    """Time from the start of each iteration to its last batch, training included."""
+    """Time from the start of each iteration to its last batch, including the training."""
     busy_seconds: BusySeconds = BusySeconds()
     cpu_seconds: float = 0.0
     """CPU time of reading, decoding and declarative transforms."""
     images: int = 0
-    """Images and masks that were decoded, also those of batches that nobody has received yet."""
+    """Images and masks that were decoded, including those of prefetched batches."""
     images_on_device: int = 0
-    """Those of them that a device decoded."""
+    """How many of them a device decoded."""
     bytes_read: int = 0
     failed_renditions: int = 0
-    """Stored encodings that could not be used, where another one of the same image could."""
+    """Stored encodings that failed, where another one of the same image could be used."""
     formats: Mapping[str, FormatStats] = field(default_factory=dict)
     """By the name of the stored format."""
     error_count: int = 0
@@ -84,7 +84,7 @@ class LoaderStats:
     errors: tuple[SampleError, ...] = ()
     """The first 100 of them."""
     batches_ready: int = 0
-    """Finished batches that wait for the trainer now."""
+    """Finished batches that wait for the training loop now."""
     queued_images: int = 0
     """Images that wait for a worker thread now."""
     active_workers: int = 0
@@ -92,15 +92,15 @@ class LoaderStats:
     blocks_in_use: int = 0
     """Blocks of batch memory in use now."""
     plan: Mapping[str, Any] | None = None
-    """`fields` and `predicted` of the plan that the loader was given."""
+    """`fields` and `predicted` of the loader's plan."""
     offload: Mapping[str, Any] | None = None
-    """What offload workers have done, if the loader uses them."""
+    """What offload workers did, if the loader uses them."""
 
     def since(self, earlier: LoaderStats) -> LoaderStats:
         """Return what was done after `earlier`, which this loader returned before.
 
-        Counts and seconds are differences. What describes a moment (`batches_ready`, `queued_images`, …), the errors,
-        the plan and offload are those of now.
+        Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan
+        and offload are those of this object.
         """
         counted: dict[str, Any] = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTS}
         formats = {
@@ -121,7 +121,7 @@ class LoaderStats:
         busy = ", ".join(f"{each.name} {getattr(self.busy_seconds, each.name):.2f}" for each in fields(BusySeconds))
         lines = [
             f"LoaderStats: {self.batches} batches, {self.samples} samples{rate}",
-            f"  trainer waited {self.wait_seconds:.2f} s of {self.wall_seconds:.2f} s{waited}",
+            f"  training waited {self.wait_seconds:.2f} s of {self.wall_seconds:.2f} s{waited}",
             f"  busy seconds over all threads: {busy}",
             f"  {self.images} images decoded, {self.bytes_read:,} bytes read, {self.cpu_seconds:.2f} s of CPU time",
         ]
@@ -158,7 +158,7 @@ def _difference(now: Seconds, earlier: Seconds) -> Seconds:
 
 @dataclass(slots=True)
 class Meters:
-    """Counts and busy seconds since the loader was created. Each number is written by one thread at a time."""
+    """Counts and seconds since the loader was created. Each number is written by one thread at a time."""
 
     batches: int = 0
     samples: int = 0
@@ -169,7 +169,7 @@ class Meters:
     error_count: int = 0
     errors: list[SampleError] = field(default_factory=list)
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=256))
-    """Seconds that the trainer took between the last batches."""
+    """Seconds that the training took between the last batches."""
 
     def add_error(self, error: SampleError) -> None:
         self.error_count += 1
@@ -181,25 +181,25 @@ _ENGINE_COUNTS = {each.name for each in fields(FormatStats)} | {"failed_renditio
 
 
 class EngineTotals:
-    """The engine's own counters, kept when an engine is closed and another takes its place."""
+    """The counters of all engines of a loader, including those that were closed."""
 
     def __init__(self) -> None:
         self._past: dict[str, Any] = {}
 
     def retire(self, stats: Mapping[str, Any]) -> None:
         """Add the counters of an engine that is being closed."""
-        self._past = _sum(self._past, {name: stats[name] for name in stats if name in _ENGINE_COUNTS})
+        self._past = sum_counts(self._past, {name: stats[name] for name in stats if name in _ENGINE_COUNTS})
 
     def with_current(self, stats: Mapping[str, Any]) -> dict[str, Any]:
-        return _sum(self._past, stats)
+        return sum_counts(self._past, stats)
 
 
-def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Add numbers of the same names, also those within mappings of the same names."""
+def sum_counts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Add numbers of the same name, also within nested mappings."""
     names = dict.fromkeys((*first, *second))
     nested = {name for name in names if isinstance(first.get(name, second.get(name)), Mapping)}
     return {
-        name: _sum(first.get(name, {}), second.get(name, {}))
+        name: sum_counts(first.get(name, {}), second.get(name, {}))
         if name in nested
         else first.get(name, 0) + second.get(name, 0)
         for name in names
@@ -215,7 +215,7 @@ def make_stats(
     plan: Mapping[str, Any] | None,
     offload: Mapping[str, Any] | None,
 ) -> LoaderStats:
-    """Combine the loader's meters with the engine's counters, which are empty if it loads no images."""
+    """Combine the loader's meters with the engine's counters, which are empty if there are no pixel fields."""
     same = ("images", "images_on_device", "bytes_read", "cpu_seconds", "failed_renditions")
     return LoaderStats(
         batches=meters.batches,

@@ -34,7 +34,7 @@ _LINE = 64  # heads begin on bounds of the cache's
 _SAMPLE_KINDS = {code: DTYPE_CODES[name] - DTYPE_CODES["uint8"] for code, name in DTYPE_NAMES.items()}
 
 
-class Encoded(NamedTuple):
+class ImageHead(NamedTuple):
     """An image whose head was read and is as the index claims. Its memory is used again for the next batch."""
 
     head: npt.NDArray[np.uint8]
@@ -60,7 +60,7 @@ class EncodedImages:
         """How many threads are worth while for so many images."""
         return max(1, min(self._threads, count // 4))
 
-    def read(self, columns: Mapping[str, npt.NDArray[Any]], figures: Figures) -> list[Encoded | HeadraceError]:
+    def read(self, columns: Mapping[str, npt.NDArray[Any]], figures: Figures) -> list[ImageHead | HeadraceError]:
         """Read the heads of images, given by their rows of the index, or tell what is wrong with them.
 
         Small files are read as a whole. What was read before is written over.
@@ -91,7 +91,7 @@ class EncodedImages:
         figures.own_cpu_seconds += clock.own_cpu_seconds
         parts = zip(heads, sizes.tolist(), handles, paths, offsets.tolist(), forms, strict=True)
         return [
-            failed[at] if at in failed or handle is None else Encoded(head, size, handle, path, offset, form)
+            failed[at] if at in failed or handle is None else ImageHead(head, size, handle, path, offset, form)
             for at, (head, size, handle, path, offset, form) in enumerate(parts)
         ]
 
@@ -194,7 +194,7 @@ class EncodedImages:
 class StoredTiles:
     """The tiles of images whose heads were read: a `TileSource` of `kernels`."""
 
-    def __init__(self, images: Sequence[Encoded], reader: EncodedImages, figures: Figures) -> None:
+    def __init__(self, images: Sequence[ImageHead], reader: EncodedImages, figures: Figures) -> None:
         self.heads = [image.head for image in images]
         self.sizes = np.array([image.size for image in images], np.int64)
         self.clock = Clock()

@@ -14,7 +14,7 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader.device._plan import Ending, FieldPlan, Job, Method, nearest_sources
+from headrace.loader.device._plan import Ending, FieldPlan, Method, ViewJob, nearest_sources
 from headrace.loader.device._staging import Piece, Staging
 
 _MOST_PIXELS = 65535**2  # what the index claims has been compared with the file
@@ -29,7 +29,7 @@ class Group:
     method: Method
     upside_down: bool
     color: str
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[ViewJob] = field(default_factory=list)
     prepared: kernels.PreparedBatch | None = None
     piece: Piece | None = None
     tables: list[tuple[list[int], Piece, Piece | None]] = field(default_factory=list)
@@ -101,7 +101,7 @@ def damaged(group: Group, images: Sequence[kernels.TileSource]) -> dict[int, Hea
     return found
 
 
-def _regions(jobs: Sequence[Job]) -> npt.NDArray[np.int64]:
+def _regions(jobs: Sequence[ViewJob]) -> npt.NDArray[np.int64]:
     return np.array([job.region for job in jobs], np.int64)
 
 
@@ -130,7 +130,7 @@ def run(group: Group, staging: Staging, status: torch.Tensor) -> Iterable[Made]:
         yield [job.place for job in jobs], on_device, _leaving(group, made)
 
 
-def kind_of(job: Job, ending: Ending) -> tuple[tuple[int, ...], torch.dtype]:
+def kind_of(job: ViewJob, ending: Ending) -> tuple[tuple[int, ...], torch.dtype]:
     """Shape and dtype of what leaves, whether it can be made or not."""
     channels, height, width = job.shape
     name = ending.dtype or ("float32" if ending.mean is not None else job.stored)
@@ -155,7 +155,7 @@ def _stacked(images: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.stack([as_copyable(image) for image in images]).view(images[0].dtype)
 
 
-def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[Job]) -> torch.Tensor:
+def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[ViewJob]) -> torch.Tensor:
     origins = [(job.region[0] - job.corner[0], job.region[1] - job.corner[1]) for job in jobs]
     return kernels.resize_batch(
         images,
@@ -167,7 +167,7 @@ def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[Job]
     )
 
 
-def _nearest(job: Job) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _nearest(job: ViewJob) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     window = job.window
     rows, columns = (nearest_sources(*(part[axis] for part in window)) for axis in (0, 1))
     return rows, columns
@@ -189,7 +189,7 @@ def _samples_to_take(group: Group, numbers: Sequence[int]) -> npt.NDArray[np.int
     return np.stack(tables).astype(np.int64)
 
 
-def _taken(images: Any, staging: Staging, samples: Piece, jobs: Sequence[Job]) -> torch.Tensor:
+def _taken(images: Any, staging: Staging, samples: Piece, jobs: Sequence[ViewJob]) -> torch.Tensor:
     channels, height, width = jobs[0].shape
     table = staging.tensor(samples, torch.int64, (len(jobs), 2 + height + width))
     begin, plane, rows, columns = torch.split(table, [1, 1, height, width], dim=1)

@@ -68,7 +68,7 @@ class Window(NamedTuple):
     extent: Pair
 
 
-class Job(NamedTuple):
+class ViewJob(NamedTuple):
     """One view of one image."""
 
     position: int
@@ -98,7 +98,7 @@ class FieldPlan:
     name: str
     ending: Ending
     columns: Mapping[str, npt.NDArray[Any]]
-    jobs: tuple[Job, ...]
+    jobs: tuple[ViewJob, ...]
     rest: Rows
 
 
@@ -145,7 +145,7 @@ def plan_field(
     planned = _Planned(views, table.tolist())
     codes = {FORMAT_CODES[form] for form in formats}
     listed = (columns[part].tolist() for part in ("format", "channels", "dtype"))
-    jobs: list[Job] = []
+    jobs: list[ViewJob] = []
     rest: list[int] = []
     n_bytes = 0
     for position, (form, stored_channels, dtype) in enumerate(zip(*listed, strict=True)):
@@ -174,13 +174,13 @@ class _Planned:
         begin = position * self._views
         return 0 not in self._methods[begin : begin + self._views]
 
-    def jobs(self, position: int, channels: int, stored: str, form: str, color: str) -> Iterator[Job]:
+    def jobs(self, position: int, channels: int, stored: str, form: str, color: str) -> Iterator[ViewJob]:
         for place in range(position * self._views, (position + 1) * self._views):
             method = _METHODS[self._methods[place]]
             assert method is not None, "asked first"
             y, x, size_y, size_x, resized_y, resized_x, begin_y, begin_x, height, width, *rest = self._columns[place]
             upside_down, mirrored, *region = rest
-            yield Job(
+            yield ViewJob(
                 position,
                 place,
                 method,

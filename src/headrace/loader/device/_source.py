@@ -21,13 +21,12 @@ import numpy.typing as npt
 
 from headrace.errors import EngineClosed, LoaderError
 from headrace.loader._options import Options
-from headrace.loader._threads import start_thread
-from headrace.loader._wait import SLICE_SECONDS, Stopped, StopSign, check
+from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, check, start_thread
 from headrace.loader.device._bytes import Clock, EncodedImages
 from headrace.loader.device._choice import device_formats
 from headrace.loader.device._plan import Ending, Key, first_of, plan_field
 from headrace.loader.device._transfer import Transfer
-from headrace.loader.device._work import DeviceWork, Failure, Order, Result
+from headrace.loader.device._work import BatchRequest, DeviceWork, Failure, Result
 from headrace.loader.pixels._engine import EngineSource, PixelBatch, Rows, Stack
 from headrace.records import Dataset
 from headrace.storage import Pace
@@ -36,11 +35,11 @@ from headrace.transforms import Compiled
 _POLL_SECONDS = 0.0002  # how often an event is asked; a batch takes milliseconds
 
 
-class DeviceBatch:
+class DecodingBatch:
     """A batch that a device is at. What nobody holds any more is not made any further."""
 
-    def __init__(self, order: Order, stop: StopSign) -> None:
-        self.order = order
+    def __init__(self, request: BatchRequest, stop: StopSign) -> None:
+        self.request = request
         self._stop = stop
         # No threading.Event: Ctrl-C in the trainer's thread could leave its lock held, and `put` would wait for ever.
         self._launched = threading.Lock()
@@ -103,7 +102,7 @@ class DeviceSource:
         self._pace = Pace(options.storage_rate)
         images = EncodedImages(dataset, options.threads, self._pace)
         self._work = DeviceWork(images, transfer)
-        self._queue: queue.SimpleQueue[weakref.ref[DeviceBatch]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[weakref.ref[DecodingBatch]] = queue.SimpleQueue()
         self._stop = StopSign()
         self._thread = start_thread(_serve, (self._queue, self._work, self._stop), "headrace-device")
 
@@ -131,7 +130,7 @@ class DeviceSource:
         rest = tuple(
             self._engine.submit(rows[plan.rest], epoch, [plan.name]) if len(plan.rest) else None for plan in plans
         )
-        batch = DeviceBatch(Order(len(rows), self._views, plans, rest), self._stop)
+        batch = DecodingBatch(BatchRequest(len(rows), self._views, plans, rest), self._stop)
         self._queue.put(weakref.ref(batch))
         return batch
 
@@ -163,13 +162,13 @@ class DeviceSource:
             stop.set()  # the threads end by themselves
 
 
-def _serve(orders: queue.SimpleQueue[weakref.ref[DeviceBatch]], work: DeviceWork, stop: StopSign) -> None:
+def _serve(requests: queue.SimpleQueue[weakref.ref[DecodingBatch]], work: DeviceWork, stop: StopSign) -> None:
     """Make batches until there is nobody to make them for. Knows no source, so it keeps none alive."""
     try:
         while True:
             check(stop)
             try:
-                wanted = orders.get(timeout=SLICE_SECONDS)
+                wanted = requests.get(timeout=SLICE_SECONDS)
             except queue.Empty:
                 continue
             _make(wanted, work, stop)
@@ -177,11 +176,11 @@ def _serve(orders: queue.SimpleQueue[weakref.ref[DeviceBatch]], work: DeviceWork
         pass
 
 
-def _make(wanted: weakref.ref[DeviceBatch], work: DeviceWork, stop: StopSign) -> None:
+def _make(wanted: weakref.ref[DecodingBatch], work: DeviceWork, stop: StopSign) -> None:
     batch = wanted()
     if batch is None:
         return
-    order = batch.order
+    request = batch.request
     del batch  # whether anyone still wants it is asked again and again
 
     def still_wanted() -> None:
@@ -192,7 +191,7 @@ def _make(wanted: weakref.ref[DeviceBatch], work: DeviceWork, stop: StopSign) ->
     result: Any = None
     error: BaseException | None = None
     try:
-        result = work.run(order, still_wanted)
+        result = work.run(request, still_wanted)
     except _NobodyWantsIt:
         return
     except Stopped:

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from headrace.loader._options import Options
-from headrace.loader.batch._output import map_leaves
+from headrace.loader.batch.output import map_leaves
 
 
 class Lane(Enum):

@@ -12,7 +12,7 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader.device._bytes import Clock, Encoded, EncodedImages, StoredTiles
+from headrace.loader.device._bytes import Clock, EncodedImages, ImageHead, StoredTiles
 from headrace.loader.device._figures import Figures
 from headrace.loader.device._groups import (
     Group,
@@ -35,7 +35,7 @@ _WAIT_SECONDS = 0.1
 _PARTS = ("shard", "offset", "length", "height", "width", "channels", "dtype", "format")
 
 
-class Order(NamedTuple):
+class BatchRequest(NamedTuple):
     """A batch to be made: the plan of each field, and of each the CPU's part, which the engine is at already."""
 
     samples: int
@@ -85,18 +85,18 @@ class DeviceWork:
         self._ring = StagingRing(pin=transfer.pins_staging)
         self.figures = Figures()
 
-    def run(self, order: Order, check: Callable[[], None]) -> Result:
+    def run(self, request: BatchRequest, check: Callable[[], None]) -> Result:
         """Make a batch; `check` is called where something is waited for, and raises if nobody wants it any more."""
         result = Result([], [])
         clock, counted = Clock(), self.figures.own_cpu_seconds
-        groups = make_groups(order.plans)
-        datas = self._read(order, groups, result)
+        groups = make_groups(request.plans)
+        datas = self._read(request, groups, result)
         check()
         staging = self._ring.next(check)
         for group in groups:
             self._prepare(group, datas, staging, result)
         groups = [group for group in groups if group.jobs]
-        stacks = [self._rest(order, number, staging, result, check) for number in range(len(order.plans))]
+        stacks = [self._rest(request, number, staging, result, check) for number in range(len(request.plans))]
         transfer = self._transfer
         with transfer.on(Lane.COPY):
             sent = staging.send(self._device)
@@ -107,8 +107,10 @@ class DeviceWork:
             made = self._decode(groups, staging, result)
             for number, own in enumerate(stacks):
                 parts = [each for at, each in made if at == number] + [_on_device(stack, staging) for stack in own]
-                kind = _common_kind(order, number, own)
-                result.fields.append(_in_pieces(parts, order) if kind is None else self._in_one(parts, order, *kind))
+                kind = _common_kind(request, number, own)
+                result.fields.append(
+                    _in_pieces(parts, request) if kind is None else self._in_one(parts, request, *kind)
+                )
             result.event = transfer.record(Lane.DECODE)
         transfer.share(result.fields, Lane.DELIVER)
         self._ring.sent(staging, copied)
@@ -119,16 +121,16 @@ class DeviceWork:
         self.figures.spread(forms, cpu_seconds=max(rest, 0.0))
         return result
 
-    def _read(self, order: Order, groups: Sequence[Group], result: Result) -> dict[tuple[int, int], Encoded]:
+    def _read(self, request: BatchRequest, groups: Sequence[Group], result: Result) -> dict[tuple[int, int], ImageHead]:
         """The encoded images of the jobs, by field and position. Jobs of those that cannot be read are struck off."""
         wanted: dict[int, dict[int, None]] = {}  # the positions of each field, each once
         for group in groups:
             wanted.setdefault(group.field_number, {}).update(dict.fromkeys(job.position for job in group.jobs))
         keys = [(number, position) for number, positions in wanted.items() for position in positions]
-        columns = [(order.plans[number].columns, np.array([*positions])) for number, positions in wanted.items()]
+        columns = [(request.plans[number].columns, np.array([*positions])) for number, positions in wanted.items()]
         rows = {part: np.concatenate([own[part][at] for own, at in columns]) for part in _PARTS} if columns else {}
         read = dict(zip(keys, self.images.read(rows, self.figures) if keys else (), strict=True))
-        datas: dict[tuple[int, int], Encoded] = {}
+        datas: dict[tuple[int, int], ImageHead] = {}
         for (number, position), image in read.items():
             if isinstance(image, HeadraceError):
                 result.failures.append((position, number, 0, type(image).__name__, str(image)))
@@ -138,7 +140,7 @@ class DeviceWork:
             group.jobs = [job for job in group.jobs if (group.field_number, job.position) in datas]
         return datas
 
-    def _prepare(self, group: Group, datas: dict[tuple[int, int], Encoded], staging: Staging, result: Result) -> None:
+    def _prepare(self, group: Group, datas: dict[tuple[int, int], ImageHead], staging: Staging, result: Result) -> None:
         """Check and lay out a group; what is damaged is struck off, and told of."""
         clock, fetching = Clock(), Clock()
         while group.jobs:
@@ -166,24 +168,24 @@ class DeviceWork:
         )
         self.figures.own_cpu_seconds += max(clock.cpu_seconds - fetching.own_cpu_seconds, 0.0)
 
-    def _tiles(self, images: Sequence[Encoded]) -> StoredTiles:
+    def _tiles(self, images: Sequence[ImageHead]) -> StoredTiles:
         return StoredTiles(images, self.images, self.figures)
 
     def _rest(
-        self, order: Order, number: int, staging: Staging, result: Result, check: Callable[[], None]
+        self, request: BatchRequest, number: int, staging: Staging, result: Result, check: Callable[[], None]
     ) -> list[Stacked]:
         """Wait for what the CPU decodes of a field, and lay it out."""
-        batch = order.rest[number]
+        batch = request.rest[number]
         if batch is None:
             return []
         while not batch.wait(_WAIT_SECONDS):
             check()
-        positions = order.plans[number].rest.tolist()
+        positions = request.plans[number].rest.tolist()
         failed = {at: (number, rendition, kind, message) for at, _, rendition, kind, message in batch.failures()}
         result.failures += [(positions[at], *failure) for at, failure in failed.items()]
         [stack] = batch.take()
         stacks = []
-        for places, array in _arrays(stack, positions, order.views):
+        for places, array in _arrays(stack, positions, request.views):
             index, piece = staging.put(np.array(places, np.int64)), staging.put(array)
             stacks.append(Stacked(places, index, piece, getattr(torch, array.dtype.name), array.shape))
         return stacks
@@ -202,16 +204,18 @@ class DeviceWork:
         result.status.copy_(status, non_blocking=streams)
         return made
 
-    def _in_one(self, parts: Sequence[Made], order: Order, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def _in_one(
+        self, parts: Sequence[Made], request: BatchRequest, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> torch.Tensor:
         """A field whose samples are of one kind, as one tensor. What failed is left as it was in memory."""
-        n = order.samples * order.views
+        n = request.samples * request.views
         if len(parts) == 1 and list(parts[0][0]) == list(range(n)):
             whole = parts[0][2].contiguous()
         else:
             whole = torch.empty((n, *shape), dtype=dtype, device=self._device)
             for _, index, pixels in parts:
                 as_copyable(whole).index_copy_(0, index, as_copyable(pixels))
-        return whole if order.views == 1 else whole.view(order.samples, order.views, *shape)
+        return whole if request.views == 1 else whole.view(request.samples, request.views, *shape)
 
 
 def _arrays(stack: Any, positions: list[int], views: int) -> list[tuple[list[int], Any]]:
@@ -232,21 +236,23 @@ def _on_device(stack: Stacked, staging: Staging) -> Made:
     return stack.places, index, staging.tensor(stack.piece, stack.dtype, stack.shape)
 
 
-def _common_kind(order: Order, number: int, stacks: Sequence[Stacked]) -> tuple[tuple[int, ...], torch.dtype] | None:
+def _common_kind(
+    request: BatchRequest, number: int, stacks: Sequence[Stacked]
+) -> tuple[tuple[int, ...], torch.dtype] | None:
     """Shape and dtype of all views of a field, also of those that failed; None if they differ or are not known."""
-    plan = order.plans[number]
+    plan = request.plans[number]
     kinds = {kind_of(job, plan.ending) for job in plan.jobs}
     kinds |= {(each.shape[1:], each.dtype) for each in stacks}
     known = len(plan.jobs) + sum(len(each.places) for each in stacks)
-    return kinds.pop() if len(kinds) == 1 and known == order.samples * order.views else None
+    return kinds.pop() if len(kinds) == 1 and known == request.samples * request.views else None
 
 
-def _in_pieces(parts: Sequence[Made], order: Order) -> list[Any]:
+def _in_pieces(parts: Sequence[Made], request: BatchRequest) -> list[Any]:
     """The samples of a field that differ in shape or dtype, or whose shape nobody knows; None is what failed."""
-    views: list[Any] = [None] * (order.samples * order.views)
+    views: list[Any] = [None] * (request.samples * request.views)
     for places, _, pixels in parts:
         for place, view in zip(places, pixels, strict=True):
             views[place] = view.contiguous()
-    if order.views == 1:
+    if request.views == 1:
         return views
-    return [views[at : at + order.views] for at in range(0, len(views), order.views)]
+    return [views[at : at + request.views] for at in range(0, len(views), request.views)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the images and masks of a batch come from: the engine's threads, behind an interface that others can have."""
+"""Sources of the images and masks of a batch. The usual one is the C++ engine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.loader._options import Options, check_rate
-from headrace.loader.pixels._python_decoders import ForeignThreads, decode_next
-from headrace.loader.pixels._renditions import Renditions
+from headrace.loader.pixels._python_decoders import DecoderThreads, decode_next
 from headrace.records import Dataset
 from headrace.records.manifest import MANIFEST, shard_name
 from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
@@ -21,22 +20,22 @@ from headrace.transforms import Compiled
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
-"""Which samples a batch has: their rows of the dataset, and which of them are repeats if any are."""
+"""The samples of a batch: (rows of the dataset, which of them are repeats or None)."""
 Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]]
-"""A field of a batch: one array if all samples have one shape, else an array a sample."""
+"""A field of a batch: one array if all samples have one shape, else one array per sample."""
 
 
 class PixelBatch(Protocol):
-    """The images and masks of some samples, being made. What nobody holds any more is not made any further."""
+    """The images and masks of some samples, in progress. Dropping it cancels the work."""
 
     def wait(self, timeout: float) -> bool:
-        """Wait without the GIL; True when all samples are done, one way or the other."""
+        """Wait without the GIL; True when all samples are done or have failed."""
         ...
 
     def take(self) -> list[Stack]:
-        """Give the fields' pixels; their memory is used again when the last view of them is gone.
+        """Return the pixels of each field. Their memory is reused when the last view of it is gone.
 
-        Where samples differ in shape, several views of one are a list, and what has failed may be None.
+        If samples differ in shape, several views of a sample are a list, and a sample that failed may be None.
         """
         ...
 
@@ -46,10 +45,7 @@ class PixelBatch(Protocol):
 
 
 class PixelSource(Protocol):
-    """What makes batches of pixels, in the order in which they are asked for or any other.
-
-    One that is dropped without having been closed ends by itself, and waits for no thread of Python's.
-    """
+    """Makes batches of pixels. If it is dropped without `close`, it ends without waiting for Python threads."""
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch: ...
     def stats(self) -> dict[str, Any]: ...
@@ -58,11 +54,11 @@ class PixelSource(Protocol):
 
 
 class NoPixels:
-    """The source of a loader that was asked for no image and no mask."""
+    """The source of a loader without images and masks."""
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
         del rows, epoch
-        return _Nothing()
+        return _EmptyBatch()
 
     def stats(self) -> dict[str, Any]:
         return {}
@@ -74,7 +70,7 @@ class NoPixels:
         pass
 
 
-class _Nothing:
+class _EmptyBatch:
     def wait(self, timeout: float) -> bool:
         del timeout
         return True
@@ -87,13 +83,13 @@ class _Nothing:
 
 
 class InlineBatch:
-    """A batch that the thread which waits for it makes itself (`num_workers=0`)."""
+    """A batch that the waiting thread makes itself (`num_workers=0`)."""
 
     def __init__(self, batch: _core.Batch, engine: _core.Engine) -> None:
         self._batch, self._engine = batch, engine
 
     def wait(self, timeout: float) -> bool:
-        """Read, decode and transform for at most about this many seconds; True when all samples are done."""
+        """Read, decode and transform for about this many seconds; True when all samples are done."""
         deadline = time.monotonic() + timeout
         while not self._batch.wait(0.0):
             left = deadline - time.monotonic()
@@ -111,14 +107,19 @@ class InlineBatch:
 
 
 class EngineSource:
-    """Threads of this process: C++ reads, decodes and transforms; other people's decoders run in threads of Python."""
+    """The C++ engine: its threads read, decode and transform. Python threads run the decoders that it lacks.
+
+    All renditions of an image decode to the same pixels (spec/dataset.md §6). The engine chooses one when a thread
+    takes the sample, by the current load of storage and cores.
+    """
 
     def __init__(
         self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
     ) -> None:
         self._seed = seed
         self._names = tuple(names)
-        self._gather, self._renditions = dataset.gather, Renditions(dataset)
+        self._gather = dataset.gather
+        self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
         self._transforms = {
             name: compiled.mask if dataset.fields[name] == "mask" else compiled.image for name in self._names
         }
@@ -136,25 +137,22 @@ class EngineSource:
             formats=sorted(_format_codes(dataset, names)),
         )
         self._inline = options.num_workers == 0
-        self._foreign: ForeignThreads | None = None
-        if has_foreign(dataset, names) and not self._inline:
-            # One more than cores: while a thread of Python's is on its way to the next image, another has its core.
-            self._foreign = ForeignThreads(self._engine, options.threads + 1)
+        self._decoders: DecoderThreads | None = None
+        if _needs_python(dataset, names) and not self._inline:
+            # One more than cores: while a Python thread fetches its next image, another one uses the core.
+            self._decoders = DecoderThreads(self._engine, options.threads + 1)
 
     @property
     def max_batch_bytes(self) -> int:
-        """What the pixels of a batch may take; samples beyond it fail."""
+        """The maximum memory for the pixels of a batch; samples beyond it fail."""
         return self._engine.max_batch_bytes
 
-    def columns(self, name: str, rows: Rows) -> dict[str, npt.NDArray[Any]]:
-        """Tell what is loaded of a field in these rows: the columns of one rendition each."""
-        return self._gather.pixel_columns(name, 0, rows)
-
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
-        """Begin with a batch: one call for all its samples, whose numbers are gathered from the index at once."""
+        """Submit a batch, with one call for all its samples. Returns at once."""
+        columns = self._gather.pixel_columns
         fields = [
-            (self._transforms[name], self._views, self._renditions.of(name, rows))
-            for name in (self._names if names is None else names)
+            (self._transforms[name], self._views, [columns(name, number, rows) for number in self._renditions[name]])
+            for name in names or self._names
         ]
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
         return InlineBatch(batch, self._engine) if self._inline else batch
@@ -164,30 +162,25 @@ class EngineSource:
         formats = {FORMAT_NAMES.get(code, "unknown"): figures for code, figures in stats["formats"].items()}
         return {**stats, "formats": formats}
 
-    def memory(self, n_bytes: int) -> npt.NDArray[np.uint8]:
-        """Give whole pages from where batches have theirs; they go back there when nothing refers to them any more."""
-        pages: npt.NDArray[np.uint8] = self._engine.memory(n_bytes)
-        return pages
-
     def set_storage_rate(self, rate: float | None) -> None:
-        """Read no faster than this from now on."""
+        """Limit reads to this many bytes per second from now on."""
         self._engine.set_storage_rate(check_rate(rate))
 
     def close(self) -> None:
-        """Cancel what is under way and end the threads."""
+        """Cancel the work in progress and end the threads."""
         self._engine.close()
-        if self._foreign is not None:
-            self._foreign.join()
+        if self._decoders is not None:
+            self._decoders.join()
 
     def __del__(self) -> None:
-        # The engine's own threads take no lock of Python's, so they may be waited for here; the others follow alone.
+        # The engine's threads take no Python lock, so waiting for them here is safe. The Python threads end later.
         engine = self.__dict__.get("_engine")
         if engine is not None:
             engine.close()
 
 
 def stacked(arrays: Sequence[Any]) -> Any:
-    """One array of arrays of one shape and dtype; of tensors that a device decoded, one tensor there."""
+    """Stack arrays of one shape and dtype. Tensors that a device decoded are stacked there."""
     first = arrays[0]
     if isinstance(first, np.ndarray):
         return np.stack(arrays)
@@ -197,17 +190,29 @@ def stacked(arrays: Sequence[Any]) -> Any:
     return whole
 
 
-def has_foreign(dataset: Dataset, names: Sequence[str]) -> bool:
-    """Whether any stored image of these fields needs a decoder of Python's."""
+def take_pixels(batch: PixelBatch) -> list[Stack]:
+    """Return the pixels of a finished batch. If samples differ in shape, the views of each are stacked."""
+    stacks = batch.take()
+    return [[_stacked_views(sample) for sample in stack] if isinstance(stack, list) else stack for stack in stacks]
+
+
+def _stacked_views(sample: Any) -> Any:
+    if not isinstance(sample, list):
+        return sample
+    return None if any(view is None for view in sample) else stacked(sample)
+
+
+def _needs_python(dataset: Dataset, names: Sequence[str]) -> bool:
+    """Return whether any stored image of these fields needs a Python decoder."""
     return bool(_format_codes(dataset, names) - _core.core_formats())
 
 
 def _format_codes(dataset: Dataset, names: Sequence[str]) -> set[int]:
-    """The formats that `dataset.json` lists for these fields. Images that the index has in another one fail."""
+    """Return the formats that `dataset.json` lists for these fields. Images of other formats in the index fail."""
     return {FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES}
 
 
 def _identity(dataset: Dataset) -> tuple[str, int, bytes] | None:
-    """By what the engine recognises, when it opens a shard, that the dataset is still the one that was opened."""
+    """Return what identifies the dataset: the engine checks it whenever it opens a shard."""
     identity = dataset.manifest.identity
     return None if identity is None else (str(dataset.path / MANIFEST), *identity)

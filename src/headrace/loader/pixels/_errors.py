@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a sample that cannot be read or decoded: an error that names it, a gap, or another in its place."""
+"""Samples that cannot be read or decoded: raise their error, skip them, or replace them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import numpy.typing as npt
 from headrace import errors
 from headrace.errors import HeadraceError, LoaderError
 from headrace.loader._options import OnError
-from headrace.loader._wait import StopSign, wait_for
+from headrace.loader._threads import StopSign, wait_for
 from headrace.loader.batch._stats import MAX_NAMED_ERRORS, Meters, SampleError
 from headrace.loader.order._keys import draw, epoch_key
-from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, stacked
+from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, take_pixels
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
 
 REPLACEMENT_STREAM = 3
-MOST_TRIES = 16
+MAX_TRIES = 16
 
 _log = logging.getLogger("headrace.loader")
-_REMEDY = "restore the file (`headrace verify` names all that is damaged), or set on_error to 'skip' or 'replace'"
+_REMEDY = "restore the file (`headrace verify` lists all damage), or set on_error to 'skip' or 'replace'"
 
 
 @dataclass(slots=True)
 class Draft:
-    """A batch under way: which samples it has, and their pixels."""
+    """A batch in progress: its samples and their pixels."""
 
     epoch: int
     rows: Rows
@@ -39,7 +39,7 @@ class Draft:
 
 
 class SampleErrors:
-    """Takes care of failed samples as `on_error` says."""
+    """Handles failed samples as `on_error` says."""
 
     def __init__(self, dataset: Dataset, names: Sequence[str], *, seed: int, on_error: OnError, meters: Meters) -> None:
         self._dataset, self._names = dataset, tuple(names)
@@ -47,9 +47,9 @@ class SampleErrors:
         self._seed, self._on_error, self._meters = seed, on_error, meters
 
     def settle(self, draft: Draft, source: PixelSource, stop: StopSign) -> list[Stack]:
-        """Take the pixels of a finished batch. What failed in it is raised, or the draft's rows change with it."""
+        """Return the pixels of a finished batch. Raises failures, or changes the rows of the draft to match."""
         failed = self._failed(draft.batch, draft.rows)
-        stacks = _take(draft.batch)
+        stacks = take_pixels(draft.batch)
         if not failed:
             return stacks
         if self._on_error == "raise":
@@ -61,7 +61,7 @@ class SampleErrors:
         return self._replace(draft, stacks, failed, source, stop)
 
     def _failed(self, batch: PixelBatch, rows: Rows) -> dict[int, HeadraceError]:
-        """The first error of each position that has any."""
+        """Return the first error of each position that has one."""
         failed: dict[int, HeadraceError] = {}
         for position, field, rendition, kind, message in sorted(batch.failures()):
             error = self._error(int(rows[position]), self._names[field], rendition, kind, message)
@@ -78,12 +78,12 @@ class SampleErrors:
 
     def _report(self, draft: Draft, position: int, error: HeadraceError) -> None:
         action = "skipped" if self._on_error == "skip" else "replaced"
-        told = self._meters.error_count
+        earlier = self._meters.error_count
         self._meters.add_error(SampleError(draft.epoch, int(draft.rows[position]), action, str(error)))
-        if told < MAX_NAMED_ERRORS:
+        if earlier < MAX_NAMED_ERRORS:
             _log.warning("%s in epoch %d: %s", action, draft.epoch, error)
-        elif told == MAX_NAMED_ERRORS:
-            _log.warning("more samples are %s; Loader.stats() counts them", action)
+        elif earlier == MAX_NAMED_ERRORS:
+            _log.warning("more samples are %s; they are no longer logged, see Loader.stats()", action)
 
     def _skip(self, draft: Draft, stacks: list[Stack], failed: set[int]) -> list[Stack]:
         keep = [position for position in range(len(draft.rows)) if position not in failed]
@@ -102,13 +102,13 @@ class SampleErrors:
     ) -> list[Stack]:
         draft.rows = draft.rows.copy()
         first_rows = {position: int(draft.rows[position]) for position in failed}
-        for attempt in range(MOST_TRIES):
+        for attempt in range(MAX_TRIES):
             positions = list(failed)
             rows = np.array([self._candidate(draft.epoch, first_rows[at], attempt) for at in positions], np.int64)
             batch = source.submit(rows, draft.epoch)
             wait_for(batch, stop)
             again = self._failed(batch, rows)
-            fresh = _take(batch)
+            fresh = take_pixels(batch)
             for number, position in enumerate(positions):
                 if number not in again:
                     draft.rows[position] = rows[number]
@@ -117,28 +117,17 @@ class SampleErrors:
             if not failed:
                 return stacks
         error = next(iter(failed.values()))
-        raise LoaderError(f"{MOST_TRIES} samples in a row cannot take the place of a bad one; the last: {error}")
+        raise LoaderError(f"{MAX_TRIES} samples in a row failed as replacements of a failed sample; the last: {error}")
 
     def _candidate(self, epoch: int, row: int, attempt: int) -> int:
-        """Choose a row from (seed, epoch, sample) alone, so that every run chooses the same."""
+        """Choose a row from (seed, epoch, sample) alone, so that every run chooses the same one."""
         key = epoch_key(self._seed, epoch, REPLACEMENT_STREAM)
         position = draw(draw(key, row), attempt) * len(self._dataset) >> 64
         return int(self._gather.rows(np.array([position], np.int64))[0])
 
 
-def _take(batch: PixelBatch) -> list[Stack]:
-    """Take a batch's pixels; where samples differ in shape, join the views of each, which do not."""
-    return [[_joined(sample) for sample in stack] if isinstance(stack, list) else stack for stack in batch.take()]
-
-
-def _joined(sample: Any) -> Any:
-    if not isinstance(sample, list):
-        return sample
-    return None if any(view is None for view in sample) else stacked(sample)
-
-
 def _put(stack: Stack, position: int, pixels: npt.NDArray[Any]) -> Stack:
-    """Put a sample's pixels in its place; a stack that they do not fit becomes a list."""
+    """Set the pixels of a sample; a stack of another shape or dtype becomes a list."""
     if not isinstance(stack, list):
         if stack.shape[1:] == pixels.shape and stack.dtype == pixels.dtype:
             stack[position] = pixels

@@ -21,8 +21,7 @@ import numpy as np
 
 from headrace import formats
 from headrace.errors import HeadraceError, ProfileError
-from headrace.loader._options import OutputName
-from headrace.loader.batch._output import make_output
+from headrace.loader.batch.output import OutputName, make_output
 from headrace.measuring import ImageSample, scaling_of, timed
 from headrace.profiling._measurements import Rate, Stage
 from headrace.profiling.stages._instrument import describe_transforms

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrays of a batch as the trainer's framework knows them, without a copy where that is possible."""
+"""The arrays of a batch as tensors of the user's framework, without a copy where possible."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import MissingExtra
-from headrace.loader._options import OutputName
 from headrace.records import Boxes
+
+OutputName: TypeAlias = Literal["torch", "numpy", "jax"]
 
 
 class Output(Protocol):
-    """A framework's way to hold numbers."""
+    """The tensors of one framework."""
 
     def tensor(self, array: npt.NDArray[Any]) -> Any:
-        """Take over an array; its memory stays in use as long as the result does."""
+        """Convert an array. The result keeps the array's memory alive if it shares it."""
         ...
 
     def stack(self, tensors: list[Any]) -> Any: ...
@@ -30,7 +31,7 @@ class Output(Protocol):
 
 
 class NumpyOutput:
-    """Arrays as they are."""
+    """NumPy arrays, unchanged."""
 
     def tensor(self, array: npt.NDArray[Any]) -> Any:
         return array
@@ -46,13 +47,13 @@ class NumpyOutput:
 
 
 class TorchOutput:
-    """Tensors of PyTorch on the same memory."""
+    """PyTorch tensors that share the memory."""
 
     def __init__(self) -> None:
         self._torch: Any = _import("torch", "pip install 'headrace[torch]'")
 
     def tensor(self, array: npt.NDArray[Any]) -> Any:
-        # Only what a user's own function gave can be read-only, or run backwards; PyTorch takes neither.
+        # PyTorch accepts neither read-only arrays nor negative strides. Only user functions return such arrays.
         if not array.flags.writeable or min(array.strides, default=0) < 0:
             array = array.copy()
         return self._torch.from_numpy(array)
@@ -69,7 +70,7 @@ class TorchOutput:
 
 
 class JaxOutput:
-    """Arrays of JAX, on JAX's default device; on a CPU they share the memory where it is aligned as JAX likes."""
+    """JAX arrays on JAX's default device. On a CPU they share the memory if its alignment suits JAX."""
 
     def __init__(self) -> None:
         self._jax: Any = _import("jax", "pip install jax")
@@ -92,7 +93,7 @@ def _import(name: str, remedy: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtra(f"output={name!r} needs {name}: {remedy}, or say output='numpy'") from error
+        raise MissingExtra(f"output={name!r} needs {name}: {remedy}, or use output='numpy'") from error
 
 
 def make_output(name: OutputName) -> Output:
@@ -101,7 +102,7 @@ def make_output(name: OutputName) -> Output:
 
 
 def map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Rebuild dicts, lists, tuples and boxes with every value in them changed."""
+    """Apply a function to every value within nested dicts, lists, tuples and boxes."""
     if isinstance(tree, dict):
         return {name: map_leaves(value, change) for name, value in tree.items()}
     if isinstance(tree, Boxes):
@@ -115,5 +116,5 @@ def map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def as_tensors(tree: Any, output: Output) -> Any:
-    """Give a batch, or a sample, with each of its NumPy arrays as the framework's own."""
+    """Convert all NumPy arrays of a batch or a sample."""
     return map_leaves(tree, lambda leaf: output.tensor(leaf) if isinstance(leaf, np.ndarray) else leaf)
