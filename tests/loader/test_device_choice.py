@@ -31,7 +31,7 @@ def gpu(monkeypatch):
         found.asked.append(use)
         return found.reason
 
-    monkeypatch.setattr(_device_choice, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(_device_choice, "_MIN_BYTES", 1)
     monkeypatch.setattr(kernels, "reason_not_compiled_for", lambda _device: None)
     monkeypatch.setattr(kernels, "reason_against_device", tested)
     monkeypatch.setattr(Transfer, "find_device", lambda _transfer: None)

@@ -238,13 +238,13 @@ def test_the_interpreter_agrees_over_an_epoch(mixed, deep, transform, monkeypatc
 
 
 CHOICES = {
-    "color": ({"transform": [ColorJitter(0.1)]}, "no ColorJitter"),
-    "pad": ({"transform": [Pad(2)]}, "no Pad"),
-    "padding": ({"transform": [RandomCrop(8, padding=2)]}, "pads no images"),
+    "color": ({"transform": [ColorJitter(0.1)]}, "not support ColorJitter"),
+    "pad": ({"transform": [Pad(2)]}, "not support Pad"),
+    "padding": ({"transform": [RandomCrop(8, padding=2)]}, "padding of RandomCrop"),
     "interpolation": ({"transform": [Resize(9, interpolation="bicubic")]}, "bilinear"),
     "antialias": ({"transform": [Resize(9, antialias=False)]}, "antialias"),
-    "twice": ({"transform": [Resize(40), RandomResizedCrop(8)]}, "more often"),
-    "views": ({"transform": [Views(2, [ColorJitter(0.1)])]}, "no ColorJitter"),
+    "twice": ({"transform": [Resize(40), RandomResizedCrop(8)]}, "2 times"),
+    "views": ({"transform": [Views(2, [ColorJitter(0.1)])]}, "not support ColorJitter"),
     "output": ({"output": "numpy", "device": None}, "no device is given"),
     "fields": ({"fields": ["label"]}, "no image or mask in the format hri"),
 }
@@ -294,7 +294,7 @@ def test_auto_is_the_cpu_where_there_is_no_accelerator(mixed):
 @pytest.mark.usefixtures("sound_gpu")
 def test_auto_is_the_device_where_it_can_do_all(mixed, options, place, monkeypatch):
     """Nothing is started before the first batch, so the loader can be made where there is no device."""
-    monkeypatch.setattr(_device_choice, "_LEAST_BYTES", 1)  # the images are small
+    monkeypatch.setattr(_device_choice, "_MIN_BYTES", 1)  # the images are small
     loader = headrace.Loader(mixed, device="cuda", **options)
     assert loader.decode_place == place
 

@@ -181,15 +181,15 @@ def test_an_empty_epoch_has_no_batches():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"batch_size": 1, "rank": 2, "world_size": 2}, "rank 2 of a world of 2"),
+        ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
+        ({"batch_size": 1, "rank": 2, "world_size": 2}, "got rank 2, world_size 2"),
         ({"batch_size": 1, "rank": -1}, "rank -1"),
-        ({"batch_size": 1, "world_size": 0}, "world of 0"),
-        ({"batch_size": 1, "start": 11}, "a start at sample 11 of an epoch of 10"),
+        ({"batch_size": 1, "world_size": 0}, "world_size 0"),
+        ({"batch_size": 1, "start": 11}, "got start 11, stop 10"),
     ],
 )
 def test_bad_plans_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         EpochPlan(10, **options)
-    with pytest.raises(ValueError, match="a plan of 10 positions over an order of 9"):
+    with pytest.raises(ValueError, match="got 10 positions and an order of 9"):
         EpochBatches(Order(9), EpochPlan(10, batch_size=1), 0)

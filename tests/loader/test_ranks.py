@@ -37,11 +37,11 @@ def test_torch_is_asked_if_it_knows(monkeypatch):
 @pytest.mark.parametrize(
     ("rank", "world_size", "message"),
     [
-        (1, None, "rank is given without world_size"),
-        (None, 2, "world_size is given without rank"),
-        (2, 2, "rank 2 of a world of 2"),
-        (-1, 2, "rank -1 of a world of 2"),
-        (0, 0, "rank 0 of a world of 0"),
+        (1, None, "rank needs world_size"),
+        (None, 2, "world_size needs rank"),
+        (2, 2, "got rank 2, world_size 2"),
+        (-1, 2, "got rank -1, world_size 2"),
+        (0, 0, "got rank 0, world_size 0"),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(rank, world_size, message):

@@ -88,7 +88,7 @@ def test_damage_is_named(change, message):
 
 @pytest.mark.parametrize("tree", [None, [], "x", {}, {"epoch": 3}, {"_sampler_iter_state": None}])
 def test_what_is_no_state_is_refused(tree):
-    with pytest.raises(InvalidState, match="must come from Loader.state_dict"):
+    with pytest.raises(InvalidState, match=r"must come from Loader\.state_dict"):
         LoaderState.from_json(tree)
     assert issubclass(InvalidState, HeadraceError)
 

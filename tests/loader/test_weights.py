@@ -78,9 +78,9 @@ def test_the_largest_draw_still_finds_a_row(monkeypatch):
         ([1, -1], "the weight of sample 1 is -1.0"),
         ([1, math.nan], "the weight of sample 1 is nan"),
         ([math.inf], "the weight of sample 0 is inf"),
-        ([0, 0], "add up to 0.0"),
-        ([1e308, 1e308], "add up to inf"),
-        ([[1, 2]], r"not an array of shape \(1, 2\)"),
+        ([0, 0], "it is 0.0"),
+        ([1e308, 1e308], "it is inf"),
+        ([[1, 2]], r"got an array of shape \(1, 2\)"),
     ],
 )
 def test_bad_weights_are_named(weights, message):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from headrace.errors import LoaderError
 from headrace.loader._feed import Feed
 from headrace.loader.batch._callables import SampleCallables
-from headrace.loader.batch._stats import EngineTotals
+from headrace.loader.batch._stats import final_counts
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.pixels._engine import PixelSource
 
@@ -40,7 +40,7 @@ class Workshop:
         self._make_source, self._callables, self._transfer, self._supplier = make_source, callables, transfer, supplier
         self._source: PixelSource | None = None
         self._feed: Feed | None = None
-        self._totals = EngineTotals()
+        self._final_stats: dict[str, Any] = {}
         self._process = os.getpid()
         self._closed = False
         _all_workshops.add(self)
@@ -71,9 +71,9 @@ class Workshop:
             feed.close()
 
     def stats(self) -> dict[str, Any]:
-        """Return the counters of the source and of sources that were closed before."""
+        """Return the counters of the source, also after it was closed."""
         source = self._source if self._process == os.getpid() else None
-        return self._totals.with_current({} if source is None else source.stats())
+        return self._final_stats if source is None else source.stats()
 
     def close(self) -> None:
         """End the threads and free the memory. Can be called again; does nothing in a forked child."""
@@ -83,7 +83,7 @@ class Workshop:
         self.end_feed()
         source, self._source = self._source, None
         if source is not None:
-            self._totals.retire(source.stats())
+            self._final_stats = final_counts(source.stats())
             source.close()
         self._callables.close()
         self._transfer.close()

@@ -180,18 +180,9 @@ class Meters:
 _ENGINE_COUNTS = {each.name for each in fields(FormatStats)} | {"failed_renditions", "images_on_device", "formats"}
 
 
-class EngineTotals:
-    """The counters of all engines of a loader, including those that were closed."""
-
-    def __init__(self) -> None:
-        self._past: dict[str, Any] = {}
-
-    def retire(self, stats: Mapping[str, Any]) -> None:
-        """Add the counters of an engine that is being closed."""
-        self._past = sum_counts(self._past, {name: stats[name] for name in stats if name in _ENGINE_COUNTS})
-
-    def with_current(self, stats: Mapping[str, Any]) -> dict[str, Any]:
-        return sum_counts(self._past, stats)
+def final_counts(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counters of an engine without its current values (`queued_images`, …), before it is closed."""
+    return {name: engine[name] for name in engine if name in _ENGINE_COUNTS}
 
 
 def sum_counts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches on a GPU: copies on their own streams, and `hri` images decoded there."""
+"""GPUs and other devices: copying batches to them, and decoding `hri` images on them."""

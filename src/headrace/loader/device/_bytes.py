@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoded bytes of a batch: of each image its head, then its tiles, straight to where the device copies them from.
+"""Read the encoded bytes of a batch: the head of each image, then its tiles, directly to the staging memory.
 
-All of a batch is read by one call of the core, without the GIL. What follows a failure is done image by image, here:
-it is rare, and has to be told of in words.
+One call of the core reads a whole batch without the GIL. Failures are rare; they are examined here image by image.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from headrace import _core
 from headrace.codec import inspect
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
-from headrace.loader.device._figures import Figures
+from headrace.loader.device._figures import Clock, Figures
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
 from headrace.records.schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES
@@ -26,16 +24,16 @@ from headrace.storage import Files, Handle, Pace
 
 Ints = npt.NDArray[np.int64]
 
-# As the engine has it: files up to this size are read at once, of larger ones the head first.
-_WHOLE_FILE = 128 << 10
+# As in the engine: files up to this size are read at once; of larger ones the head is read first.
+_SMALL_FILE = 128 << 10
 _HEAD_GUESS = 16 << 10
-_LINE = 64  # heads begin on bounds of the cache's
-# As the core counts the dtypes of samples, by the index's codes.
+_CACHE_LINE = 64
+# The core's codes for dtypes of samples, by the codes of the index.
 _SAMPLE_KINDS = {code: DTYPE_CODES[name] - DTYPE_CODES["uint8"] for code, name in DTYPE_NAMES.items()}
 
 
 class ImageHead(NamedTuple):
-    """An image whose head was read and is as the index claims. Its memory is used again for the next batch."""
+    """An image whose head was read and agrees with the index. The memory is reused for the next batch."""
 
     head: npt.NDArray[np.uint8]
     size: int
@@ -46,7 +44,7 @@ class ImageHead(NamedTuple):
 
 
 class EncodedImages:
-    """Reads images of one dataset. Used by one thread; the core takes others to help it."""
+    """Reads images of one dataset. For one thread; the core uses helper threads."""
 
     def __init__(self, dataset: Dataset, threads: int, pace: Pace) -> None:
         self._paths = [str(dataset.path / shard_name(number)) for number in range(len(dataset.manifest.shards))]
@@ -56,36 +54,36 @@ class EncodedImages:
         self._memory = np.empty(0, np.uint8)
         self.files, self.pace = Files(), pace
 
-    def threads_for(self, count: int) -> int:
-        """How many threads are worth while for so many images."""
-        return max(1, min(self._threads, count // 4))
+    def threads_for(self, images: int) -> int:
+        """Return how many threads to use for so many images."""
+        return max(1, min(self._threads, images // 4))
 
     def read(self, columns: Mapping[str, npt.NDArray[Any]], figures: Figures) -> list[ImageHead | HeadraceError]:
-        """Read the heads of images, given by their rows of the index, or tell what is wrong with them.
+        """Read the heads of images, given their columns of the index. Return a head or an error for each.
 
-        Small files are read as a whole. What was read before is written over.
+        Small files are read completely. The heads of the last call are overwritten.
         """
         clock = Clock()
         if len(columns["shard"]) == 0:
             return []
         shards, offsets, sizes = (columns[part].astype(np.int64) for part in ("shard", "offset", "length"))
-        failed = self._outside(shards, offsets, sizes)
+        failed = self._outside_shards(shards, offsets, sizes)
         handles = self._open(shards, failed)
         paths = ["" if handle is None else self._paths[shard] for handle, shard in zip(handles, shards, strict=True)]
-        lengths = np.where(sizes <= _WHOLE_FILE, sizes, _HEAD_GUESS)
+        lengths = np.where(sizes <= _SMALL_FILE, sizes, _HEAD_GUESS)
         lengths[list(failed)] = 0
-        heads, others = self._heads(handles, paths, offsets, lengths, failed)
+        heads, helper_seconds = self._read_heads(handles, paths, offsets, lengths, failed)
         for at, more in enumerate(_core.claimed_head_bytes(heads)):
             if lengths[at] < more <= sizes[at] and at not in failed:
                 lengths[at] += more
-                heads[at] = self._longer(paths[at], int(offsets[at]), more, at, failed)
+                heads[at] = self._read_long_head(paths[at], int(offsets[at]), more, at, failed)
         claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
         claims[:, 3] = [_SAMPLE_KINDS.get(code, -1) for code in claims[:, 3].tolist()]
         for at in _core.wrong_heads(heads, sizes, claims):
             if at not in failed:
-                failed[at] = _why_wrong(heads[at], int(sizes[at]))
+                failed[at] = _head_error(heads[at], int(sizes[at]))
         forms = [FORMAT_NAMES[code] for code in columns["format"].tolist()]
-        clock.stop(others)
+        clock.stop(helper_seconds)
         figures.count(forms, "bytes_read", lengths.tolist())
         figures.spread(forms, read_seconds=clock.seconds, cpu_seconds=clock.cpu_seconds)
         figures.own_cpu_seconds += clock.own_cpu_seconds
@@ -95,7 +93,7 @@ class EncodedImages:
             for at, (head, size, handle, path, offset, form) in enumerate(parts)
         ]
 
-    def _heads(
+    def _read_heads(
         self,
         handles: Sequence[Handle | None],
         paths: Sequence[str],
@@ -103,22 +101,23 @@ class EncodedImages:
         lengths: Ints,
         failed: dict[int, HeadraceError],
     ) -> tuple[list[npt.NDArray[np.uint8]], float]:
-        """The first bytes of images, and what CPU time of other threads they took."""
-        room = -(-lengths // _LINE) * _LINE
+        """Return (the first bytes of each image, CPU seconds of helper threads)."""
+        room = -(-lengths // _CACHE_LINE) * _CACHE_LINE
         starts = np.cumsum(room) - room
         if len(self._memory) < room.sum():
             self._memory = np.empty(int(room.sum()), np.uint8)
         numbers = np.array([-1 if handle is None else handle.number for handle in handles], np.int64)
         threads = self.threads_for(len(handles))
-        unread, others = _core.read_pieces(numbers, offsets, lengths, starts, self._memory, threads)
+        unread, helper_seconds = _core.read_pieces(numbers, offsets, lengths, starts, self._memory, threads)
         self.pace.wait(int(lengths.sum()))
         for at in unread:
-            failed[at] = self.why_unread(paths[at], int(offsets[at]), int(lengths[at]))
-        ends = starts + lengths
-        return [self._memory[begin:end] for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)], others
+            failed[at] = self.read_error(paths[at], int(offsets[at]), int(lengths[at]))
+        ends = (starts + lengths).tolist()
+        heads = [self._memory[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
+        return heads, helper_seconds
 
-    def _outside(self, shards: Ints, offsets: Ints, sizes: Ints) -> dict[int, HeadraceError]:
-        """Images that the index has in shards or bytes that there are not."""
+    def _outside_shards(self, shards: Ints, offsets: Ints, sizes: Ints) -> dict[int, HeadraceError]:
+        """Return an error for each image that is not within a shard."""
         failed: dict[int, HeadraceError] = {}
         known = shards < len(self._paths)
         ends = self._sizes[np.where(known, shards, 0)]
@@ -127,30 +126,26 @@ class EncodedImages:
             failed[at] = CorruptDataset(
                 "the index names bytes beyond the end of the shard"
                 if known[at]
-                else f"the index names shard {shards[at]}, and there are {len(self._paths)}"
+                else f"the index names shard {shards[at]}; there are {len(self._paths)} shards"
             )
         return failed
 
     def _open(self, shards: Ints, failed: dict[int, HeadraceError]) -> list[Handle | None]:
         opened: dict[int, Handle | HeadraceError] = {}
+        for shard in dict.fromkeys(shards[at] for at in range(len(shards)) if at not in failed):
+            try:
+                opened[shard] = self._checked_handle(int(shard))
+            except HeadraceError as error:
+                opened[shard] = error
         handles: list[Handle | None] = []
-        for at, shard in enumerate(shards.tolist()):
-            handle = None
-            if at not in failed:
-                if shard not in opened:
-                    try:
-                        opened[shard] = self._handle(shard)
-                    except HeadraceError as error:
-                        opened[shard] = error
-                found = opened[shard]
-                if isinstance(found, HeadraceError):
-                    failed[at] = found
-                else:
-                    handle = found
-            handles.append(handle)
+        for at, shard in enumerate(shards):
+            found = None if at in failed else opened[shard]
+            if isinstance(found, HeadraceError):
+                failed[at], found = found, None
+            handles.append(found)
         return handles
 
-    def _handle(self, shard: int) -> Handle:
+    def _checked_handle(self, shard: int) -> Handle:
         """Open a shard, and check once that it is the file that the dataset was opened with."""
         handle = self.files.handle(self._paths[shard])
         if self._checked.get(shard) is not handle:
@@ -158,17 +153,16 @@ class EncodedImages:
             if found != expected:
                 how = "was cut short" if found < expected else "was changed"
                 raise CorruptDataset(
-                    f"{self._paths[shard]} {how}: it has {found} bytes and should have {expected}; "
+                    f"{self._paths[shard]} {how}: it must have {expected} bytes and has {found}; "
                     f"restore it or build again"
                 )
             self._dataset.manifest.check_current(self._dataset.path)
             self._checked[shard] = handle
         return handle
 
-    def _longer(
+    def _read_long_head(
         self, path: str, offset: int, length: int, at: int, failed: dict[int, HeadraceError]
     ) -> npt.NDArray[np.uint8]:
-        """A head that is longer than most."""
         head = np.empty(length, np.uint8)
         self.pace.wait(length)
         try:
@@ -177,13 +171,13 @@ class EncodedImages:
             failed[at] = error
         return head
 
-    def why_unread(self, path: str, offset: int, length: int) -> HeadraceError:
-        """Say why bytes could not be read."""
+    def read_error(self, path: str, offset: int, length: int) -> HeadraceError:
+        """Return the error of reading bytes that could not be read."""
         try:
             self.files.read_into(path, offset, np.empty(length, np.uint8))
         except HeadraceError as error:
             return error
-        return CorruptDataset(f"{path} at offset {offset}: could not be read, and then could: its storage is not well")
+        return CorruptDataset(f"{path} at offset {offset}: reading failed once and then succeeded: check the storage")
 
     def close(self) -> None:
         """Close the files."""
@@ -198,47 +192,34 @@ class StoredTiles:
         self.heads = [image.head for image in images]
         self.sizes = np.array([image.size for image in images], np.int64)
         self.clock = Clock()
-        """How long it took to fetch the tiles."""
+        """The time that `fetch` took."""
         self._images, self._reader, self._figures = images, reader, figures
 
     def fetch(self, tiles: Ints, payload: npt.NDArray[np.uint8]) -> None:
-        """Read the tiles that are not at hand, and copy those that are."""
+        """Read the tiles, or copy those of small files that are in memory already."""
         self.clock = Clock()
         images, reader = self._images, self._reader
         files = np.array([image.file.number for image in images], np.int64)
         offsets = np.array([image.offset for image in images], np.int64)
         threads = reader.threads_for(len(images))
         try:
-            read, others = _core.fetch_tiles(self.heads, self.sizes, files, offsets, tiles, payload, threads)
+            read, helper_seconds = _core.fetch_tiles(self.heads, self.sizes, files, offsets, tiles, payload, threads)
         except CorruptDataset as error:
             image = images[error.index or 0]
-            why = reader.why_unread(image.path, image.offset, image.size)
+            why = reader.read_error(image.path, image.offset, image.size)
             named = CorruptDataset(f"image {error.index}: {why}")
             named.index = error.index
             raise named from None
         reader.pace.wait(int(read.sum()))
-        self.clock.stop(others)
+        self.clock.stop(helper_seconds)
         forms = [image.format for image in images]
         self._figures.count(forms, "bytes_read", read.tolist())
         self._figures.spread(forms, read_seconds=self.clock.seconds, cpu_seconds=self.clock.cpu_seconds)
         self._figures.own_cpu_seconds += self.clock.own_cpu_seconds
 
 
-class Clock:
-    """Time that passed, and that a CPU was busy with this thread and those that helped it."""
-
-    def __init__(self) -> None:
-        self._begun, self._cpu_begun = time.perf_counter(), time.thread_time()
-        self.seconds = self.own_cpu_seconds = self.cpu_seconds = 0.0
-
-    def stop(self, others: float = 0.0) -> None:
-        self.seconds = time.perf_counter() - self._begun
-        self.own_cpu_seconds = time.thread_time() - self._cpu_begun
-        self.cpu_seconds = self.own_cpu_seconds + others
-
-
-def _why_wrong(head: npt.NDArray[np.uint8], size: int) -> HeadraceError:
-    image = np.empty(size, np.uint8)  # what is not the head is looked at by nobody
+def _head_error(head: npt.NDArray[np.uint8], size: int) -> HeadraceError:
+    image = np.empty(size, np.uint8)  # only the head is examined
     image[: len(head)] = head
     encoded: Any = image
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that a device does together: one decode a group, however many images it has and of whatever size."""
+"""Groups of jobs that a device does together: one decode per group, whatever the number and sizes of its images."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.errors import HeadraceError
 from headrace.loader.device._plan import Ending, FieldPlan, Method, ViewJob, nearest_sources
 from headrace.loader.device._staging import Piece, Staging
 
-_MOST_PIXELS = 65535**2  # what the index claims has been compared with the file
+_MAX_PIXELS = 65535**2  # the size in the index was compared with the file before
 
 
 @dataclass(slots=True)
 class Group:
-    """Images of one field that come out by one method."""
+    """Images of one field that are made by one method."""
 
     field_number: int
     ending: Ending
@@ -33,11 +33,11 @@ class Group:
     prepared: kernels.PreparedBatch | None = None
     piece: Piece | None = None
     tables: list[tuple[list[int], Piece, Piece | None]] = field(default_factory=list)
-    """For each shape that comes out: the numbers of its jobs, their places, and of "nearest" the samples to take."""
+    """For each shape of results: the numbers of its jobs, their places and, for "nearest", the samples to take."""
 
     @property
     def shapes(self) -> dict[tuple[int, int, int], list[int]]:
-        """The numbers of the jobs of each shape that comes out."""
+        """The numbers of the jobs of each shape of results."""
         found: dict[tuple[int, int, int], list[int]] = {}
         for number, job in enumerate(self.jobs):
             found.setdefault(job.shape, []).append(number)
@@ -45,7 +45,7 @@ class Group:
 
 
 def make_groups(plans: Sequence[FieldPlan]) -> list[Group]:
-    """Put jobs together that can be done together, field by field."""
+    """Group the jobs that can be done together, field by field."""
     groups: dict[Any, Group] = {}
     for number, plan in enumerate(plans):
         converts = plan.ending.dtype is not None or plan.ending.mean is not None
@@ -61,10 +61,10 @@ def make_groups(plans: Sequence[FieldPlan]) -> list[Group]:
 
 
 def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: bool) -> None:
-    """Lay a group out for the copy. `images` has the encoded image of each job.
+    """Lay out a group for the copy. `images` has the encoded image of each job.
 
     Raises:
-        HeadraceError: An image is damaged; its number is the error's `index`.
+        HeadraceError: An image is damaged; the error's `index` is its number.
 
     """
     ending = group.ending
@@ -81,7 +81,7 @@ def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: 
         out=out,
         buffer=staging.room,
         pin=pin,
-        max_pixels=_MOST_PIXELS,
+        max_pixels=_MAX_PIXELS,
     )
     group.prepared, group.piece = prepared, staging.took(prepared.staged.buffer)
     for numbers in group.shapes.values():
@@ -91,11 +91,11 @@ def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: 
 
 
 def damaged(group: Group, images: Sequence[kernels.TileSource]) -> dict[int, HeadraceError]:
-    """Which images of a group that cannot be prepared are to blame, by their numbers; each is a source of its own."""
+    """Return the errors of a group's damaged images by their numbers. `images` has one source per image."""
     found: dict[int, HeadraceError] = {}
     for number, (job, image) in enumerate(zip(group.jobs, images, strict=True)):
         try:
-            kernels.prepare_batch(image, regions=_regions([job]), max_pixels=_MOST_PIXELS)
+            kernels.prepare_batch(image, regions=_regions([job]), max_pixels=_MAX_PIXELS)
         except HeadraceError as error:
             found[number] = error
     return found
@@ -106,11 +106,11 @@ def _regions(jobs: Sequence[ViewJob]) -> npt.NDArray[np.int64]:
 
 
 Made: TypeAlias = tuple[Sequence[int], torch.Tensor, torch.Tensor]
-"""Places of the batch, the same on the device, and what belongs there, [n, …] in the layout that leaves."""
+"""(places in the batch, the same on the device, pixels [n, …] in the final layout)."""
 
 
 def run(group: Group, staging: Staging, status: torch.Tensor) -> Iterable[Made]:
-    """Decode a group whose bytes are on the device, and resize what is to be resized. Nothing is waited for."""
+    """Decode and resize a group whose bytes are on the device. Does not wait."""
     assert group.prepared is not None, "prepared first"
     assert group.piece is not None, "prepared first"
     buffer = staging.bytes_of(group.piece)
@@ -127,11 +127,11 @@ def run(group: Group, staging: Staging, status: torch.Tensor) -> Iterable[Made]:
             assert samples is not None, "prepared first"
             made = _taken(images, staging, samples, jobs)
         on_device = staging.tensor(places, torch.int64, (len(jobs),))
-        yield [job.place for job in jobs], on_device, _leaving(group, made)
+        yield [job.place for job in jobs], on_device, _final(group, made)
 
 
 def kind_of(job: ViewJob, ending: Ending) -> tuple[tuple[int, ...], torch.dtype]:
-    """Shape and dtype of what leaves, whether it can be made or not."""
+    """Return shape and dtype of the result of a job."""
     channels, height, width = job.shape
     name = ending.dtype or ("float32" if ending.mean is not None else job.stored)
     if ending.mask and channels == 1:
@@ -142,7 +142,7 @@ def kind_of(job: ViewJob, ending: Ending) -> tuple[tuple[int, ...], torch.dtype]
 
 
 def _out(group: Group, device: Any) -> torch.Tensor:
-    """Where a group of one shape is decoded to, seen as [N, C, H, W], in the layout that leaves."""
+    """Return memory for the results of a group of one shape, as [N, C, H, W] in the final layout."""
     ending, n = group.ending, len(group.jobs)
     channels, height, width = group.jobs[0].shape
     dtype = kind_of(group.jobs[0], ending)[1]
@@ -174,7 +174,7 @@ def _nearest(job: ViewJob) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]
 
 
 def _samples_to_take(group: Group, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
-    """For each image where it begins, how large a channel is, and what to add for each row and each column, [n, …]."""
+    """Return for each image its start, the size of a channel, and the offsets of each row and column, [n, …]."""
     sizes = [math.prod(shape) for shape in group.prepared.shapes] if group.prepared else []
     begins = np.cumsum([0, *sizes])
     tables = []
@@ -196,13 +196,13 @@ def _taken(images: Any, staging: Staging, samples: Piece, jobs: Sequence[ViewJob
     channel = torch.arange(channels, device=table.device)
     start = begin[:, :, None, None] + plane[:, :, None, None] * channel[None, :, None, None]
     index = start + rows[:, None, :, None] + columns[:, None, None, :]  # [n, C, H, W]
-    first = images[0]  # all lie in one memory, one behind the other
+    first = images[0]  # all images are in one memory, one after the other
     flat = as_copyable(first.as_strided((first.untyped_storage().nbytes() // first.element_size(),), (1,), 0))
     return flat[index].view(first.dtype)
 
 
-def _leaving(group: Group, made: torch.Tensor) -> torch.Tensor:
-    """[N, C, H, W] as it leaves: flipped, masks of one channel without it, in the layout that was asked for."""
+def _final(group: Group, made: torch.Tensor) -> torch.Tensor:
+    """Convert [N, C, H, W] to the final form: flipped, masks without their single channel, in the final layout."""
     if group.upside_down:
         made = as_copyable(made).flip(2).view(made.dtype)
     if group.ending.mask and made.shape[1] == 1:
@@ -211,5 +211,5 @@ def _leaving(group: Group, made: torch.Tensor) -> torch.Tensor:
 
 
 def as_copyable(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory in a dtype that PyTorch can move about: uint16 it can hold and hardly more."""
+    """View uint16 as int16: PyTorch has few operations for uint16."""
     return tensor.view(torch.int16) if tensor.dtype == torch.uint16 else tensor

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device has to do for a batch: which part of which image, how it is resized, and where it goes.
+"""What a device does for a batch: which part of which image it decodes, how it resizes it, and where the result goes.
 
-The draws are the core's own, a batch at a time, so a crop or a flip is that of the CPU. What the device has no way to
-do, as another format or a crop that sticks out of its image, is left to the CPU.
+The core makes the random draws for a batch, so crops and flips are those of the CPU. The CPU does what the device
+cannot, such as other formats or a crop that extends beyond its image.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -33,12 +33,12 @@ Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
 
 MAX_CHANNELS = 64
 _MAX_SAMPLE_BYTES = 4  # of float32
-_METHODS: tuple[Method | None, ...] = (None, "cut", "bilinear", "nearest")  # as the core numbers them
+_METHODS: tuple[Method, ...] = ("cut", "bilinear", "nearest")  # the core counts them from 1; 0: the device cannot
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What becomes of the levels of a field at last."""
+    """The last steps of a field: color, normalization, dtype and layout."""
 
     transform: _core.Transform
     mask: bool
@@ -52,15 +52,19 @@ class Ending:
     def of(cls, compiled: Compiled, *, mask: bool) -> Ending:
         if mask:
             return cls(compiled.mask, True, None, None, None, "keep", compiled.layout)
-        first = compiled.transforms[0] if compiled.transforms else None
-        inner = first.transforms if isinstance(first, Views) else compiled.transforms
-        normalize = next((item for item in inner if isinstance(item, Normalize)), None)
+        normalize = next((item for item in view_transforms(compiled) if isinstance(item, Normalize)), None)
         mean, std = (tuple(normalize.mean), tuple(normalize.std)) if normalize else (None, None)  # type: ignore[arg-type]
         return cls(compiled.image, False, compiled.dtype, mean, std, compiled.color, compiled.layout)
 
 
+def view_transforms(compiled: Compiled) -> tuple[Any, ...]:
+    """Return the transforms of one view."""
+    first = compiled.transforms[0] if compiled.transforms else None
+    return tuple(first.transforms) if isinstance(first, Views) else compiled.transforms
+
+
 class Window(NamedTuple):
-    """A part of an image, `size`, is resized to `resized`, of which `extent` pixels from `begin` on are wanted."""
+    """A part of an image, of `size`, is resized to `resized`; the result is `extent` pixels of it from `begin` on."""
 
     size: Pair
     resized: Pair
@@ -73,7 +77,7 @@ class ViewJob(NamedTuple):
 
     position: int
     place: int
-    """Among all views of the batch: position · views + view."""
+    """Index among all views of the batch: position · views + view."""
     method: Method
     corner: Pair
     """The first row and column of the part of the image that is cut out."""
@@ -83,7 +87,7 @@ class ViewJob(NamedTuple):
     upside_down: bool
     mirrored: bool
     shape: tuple[int, int, int]
-    """Of what comes out: channels, height, width."""
+    """Channels, height and width of the result."""
     stored: str
     """The dtype of the image in the file."""
     format: str
@@ -93,7 +97,7 @@ class ViewJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldPlan:
-    """A field of a batch: what the device does of it, and the positions that are left to the CPU."""
+    """A field of a batch: the jobs of the device, and the positions that the CPU does."""
 
     name: str
     ending: Ending
@@ -102,19 +106,12 @@ class FieldPlan:
     rest: Rows
 
 
-class Key(NamedTuple):
-    """What draws depend on, but for the sample and the view."""
-
-    seed: int
-    epoch: int
-
-
 def first_of(
     renditions: Sequence[Mapping[str, npt.NDArray[Any]]], formats: frozenset[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Of the columns of each rendition, those of the first that a device decodes; of the first of all if there is none.
+    """Return for each row the columns of the first rendition that a device decodes, or of the first one if none.
 
-    All renditions of a sample hold the same picture, so which one it is shows in nothing but the time it takes.
+    All renditions of a sample have the same pixels, so the choice changes only the time.
     """
     chosen = dict(renditions[0])
     codes = [FORMAT_CODES[name] for name in formats]
@@ -129,20 +126,21 @@ def plan_field(
     ending: Ending,
     columns: Mapping[str, npt.NDArray[Any]],
     rows: Rows,
-    key: Key,
     *,
+    seed: int,
+    epoch: int,
     formats: frozenset[str],
     views: int,
     max_bytes: int,
 ) -> FieldPlan:
-    """Work out the jobs of one field for the samples of a batch.
+    """Return the jobs of one field for the samples of a batch.
 
-    Left to the CPU are images in other than `formats`, what comes out of them beyond `max_bytes`, and all that the
-    index cannot mean: the engine refuses them, with an error that says why.
+    The CPU gets images of other formats than `formats`, images whose results would exceed `max_bytes`, and images with
+    invalid columns in the index: the engine refuses these with an error.
     """
     sizes = np.stack([columns["height"], columns["width"]], axis=1).astype(np.int64)
-    table = _core.plan_views(ending.transform, sizes, rows, views, key.seed, key.epoch)
-    planned = _Planned(views, table.tolist())
+    methods, *table = _core.plan_views(ending.transform, sizes, rows, views, seed, epoch).tolist()
+    planned = list(zip(*table, strict=True))
     codes = {FORMAT_CODES[form] for form in formats}
     listed = (columns[part].tolist() for part in ("format", "channels", "dtype"))
     jobs: list[ViewJob] = []
@@ -151,8 +149,10 @@ def plan_field(
     for position, (form, stored_channels, dtype) in enumerate(zip(*listed, strict=True)):
         color, stored = _color(ending, stored_channels, dtype), DTYPE_NAMES.get(dtype)
         channels = 3 if color == "RGB" else stored_channels
-        if form in codes and color is not None and stored is not None and planned.can_do(position):
-            own = list(planned.jobs(position, channels, stored, FORMAT_NAMES[form], color))
+        places = range(position * views, (position + 1) * views)
+        if form in codes and color is not None and stored is not None and all(methods[place] for place in places):
+            kind = channels, stored, FORMAT_NAMES[form], color
+            own = [_job(position, place, _METHODS[methods[place] - 1], planned[place], *kind) for place in places]
             n_bytes += sum(math.prod(job.shape) for job in own) * _MAX_SAMPLE_BYTES
             if n_bytes <= max_bytes:
                 jobs += own
@@ -161,56 +161,50 @@ def plan_field(
     return FieldPlan(name, ending, columns, tuple(jobs), np.array(rest, np.int64))
 
 
-class _Planned:
-    """The core's table of views, as numbers of Python's: a list for each row."""
-
-    def __init__(self, views: int, table: list[list[int]]) -> None:
-        self._views = views
-        self._methods = table[0]
-        self._columns = list(zip(*table[1:], strict=True))
-
-    def can_do(self, position: int) -> bool:
-        """Whether the device can do all views of a sample."""
-        begin = position * self._views
-        return 0 not in self._methods[begin : begin + self._views]
-
-    def jobs(self, position: int, channels: int, stored: str, form: str, color: str) -> Iterator[ViewJob]:
-        for place in range(position * self._views, (position + 1) * self._views):
-            method = _METHODS[self._methods[place]]
-            assert method is not None, "asked first"
-            y, x, size_y, size_x, resized_y, resized_x, begin_y, begin_x, height, width, *rest = self._columns[place]
-            upside_down, mirrored, *region = rest
-            yield ViewJob(
-                position,
-                place,
-                method,
-                (y, x),
-                Window((size_y, size_x), (resized_y, resized_x), (begin_y, begin_x), (height, width)),
-                (region[0], region[1], region[2], region[3]),
-                bool(upside_down),
-                bool(mirrored),
-                (channels, height, width),
-                stored,
-                form,
-                color,
-            )
+def _job(
+    position: int,
+    place: int,
+    method: Method,
+    planned: tuple[int, ...],
+    channels: int,
+    stored: str,
+    form: str,
+    color: str,
+) -> ViewJob:
+    """Make a job from a column of the core's table."""
+    y, x, size_y, size_x, resized_y, resized_x, begin_y, begin_x, height, width, *rest = planned
+    upside_down, mirrored, *region = rest
+    return ViewJob(
+        position,
+        place,
+        method,
+        (y, x),
+        Window((size_y, size_x), (resized_y, resized_x), (begin_y, begin_x), (height, width)),
+        (region[0], region[1], region[2], region[3]),
+        bool(upside_down),
+        bool(mirrored),
+        (channels, height, width),
+        stored,
+        form,
+        color,
+    )
 
 
 def _color(ending: Ending, channels: int, dtype: int) -> str | None:
-    """Whether an `hri` image becomes RGB or is kept, as the core decides; None if only the CPU can do it."""
+    """Return whether an `hri` image becomes "RGB" or is kept, as the core decides; None if only the CPU can do it."""
     if not 1 <= channels <= MAX_CHANNELS or dtype == CMYK_DTYPE_CODE:
         return None
     color = ending.color
     if color == "auto":
         color = "RGB" if channels in (1, 3) or (channels <= 4 and dtype in COLOR_DTYPE_CODES) else "keep"
     if color == "RGB" and (channels > 4 or (channels == 4 and dtype == DTYPE_CODES["uint8"])):
-        return None  # the file may say that it is CMYK
+        return None  # the file may be CMYK
     fits = ending.mean is None or len(ending.mean) in (1, 3 if color == "RGB" else channels)
     return color if fits else None
 
 
 def nearest_sources(size: int, resized: int, begin: int, count: int) -> npt.NDArray[np.int64]:
-    """Which sample each of the resized ones is, without interpolation: added up as the core does, to the last bit."""
+    """Return the source index of each sample of a nearest-neighbor resize, summed in the same order as in the core."""
     scale = size / resized
     steps = np.full(begin + count, scale)
     steps[0] = scale * 0.5

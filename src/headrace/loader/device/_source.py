@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and masks that a device decodes: a source of pixels whose batches are tensors in the device's memory.
+"""A source of pixels that a device decodes: its batches are tensors in the memory of the device.
 
     submit ──► plan ──► queue ──► read ──► lay out ──► copy ──► decode ──► event
                  └────► engine: formats that only the CPU decodes ──┘
 
-A thread makes batch after batch on streams beside the training, one for copies and one for kernels. A batch is done
-when its event is: by then the device has also reported which images it found damaged, so nobody has to ask and wait.
+A thread makes one batch after another on streams of its own, one for copies and one for kernels. A batch is done when
+its event is. By then the device has also reported which images are damaged, so nobody has to wait for that.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ import numpy.typing as npt
 from headrace.errors import EngineClosed, LoaderError
 from headrace.loader._options import Options
 from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, check, start_thread
-from headrace.loader.device._bytes import Clock, EncodedImages
+from headrace.loader.device._bytes import EncodedImages
 from headrace.loader.device._choice import device_formats
-from headrace.loader.device._plan import Ending, Key, first_of, plan_field
+from headrace.loader.device._figures import Clock
+from headrace.loader.device._plan import Ending, first_of, plan_field
 from headrace.loader.device._transfer import Transfer
-from headrace.loader.device._work import BatchRequest, DeviceWork, Failure, Result
+from headrace.loader.device._work import BatchRequest, DecodedBatch, DeviceWork, Failure
 from headrace.loader.pixels._engine import EngineSource, PixelBatch, Rows, Stack
 from headrace.records import Dataset
 from headrace.storage import Pace
 from headrace.transforms import Compiled
 
-_POLL_SECONDS = 0.0002  # how often an event is asked; a batch takes milliseconds
+_POLL_SECONDS = 0.0002  # a batch takes milliseconds
 
 
 class DecodingBatch:
-    """A batch that a device is at. What nobody holds any more is not made any further."""
+    """A batch that a device decodes. Dropping it cancels the work."""
 
     def __init__(self, request: BatchRequest, stop: StopSign) -> None:
         self.request = request
         self._stop = stop
-        # No threading.Event: Ctrl-C in the trainer's thread could leave its lock held, and `put` would wait for ever.
+        # Not a threading.Event: Ctrl-C in the training loop's thread could leave its lock held and block `put`.
         self._launched = threading.Lock()
         self._launched.acquire()  # until `put`
-        self._result: Result | None = None
+        self._result: DecodedBatch | None = None
         self._error: BaseException | None = None
 
-    def put(self, result: Result | None, error: BaseException | None = None) -> None:
-        """Say that all is under way on the device, or that it cannot be."""
+    def put(self, result: DecodedBatch | None, error: BaseException | None = None) -> None:
+        """Set the result, which the device may still work on, or the error."""
         self._result, self._error = result, error
         self._launched.release()
 
@@ -67,12 +68,12 @@ class DecodingBatch:
         return True
 
     def take(self) -> list[Stack]:
-        return cast("list[Stack]", self._made().fields)
+        return cast("list[Stack]", self._checked_result().fields)
 
     def failures(self) -> list[Failure]:
-        return self._made().all_failures()
+        return self._checked_result().all_failures()
 
-    def _made(self) -> Result:
+    def _checked_result(self) -> DecodedBatch:
         if self._error is not None:
             raise self._error
         if self._result is None:
@@ -81,7 +82,7 @@ class DecodingBatch:
 
 
 class DeviceSource:
-    """Decodes `hri` on the device that batches go to, and all else with the engine; both join in one batch."""
+    """Decodes `hri` on the device that batches go to, and other formats with the engine. Both join in one batch."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class DeviceSource:
         self._seed, self._views = seed, compiled.views
         self._gather = dataset.gather
         self._formats = device_formats(options, names)
-        self._renditions = {field.name: field.renditions for field in dataset.manifest.fields}
+        self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
         self._endings = {name: Ending.of(compiled, mask=dataset.fields[name] == "mask") for name in names}
         self._engine = EngineSource(dataset, names, compiled, seed=seed, options=options)
         self._pace = Pace(options.storage_rate)
@@ -107,17 +108,18 @@ class DeviceSource:
         self._thread = start_thread(_serve, (self._queue, self._work, self._stop), "headrace-device")
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
-        """Begin with a batch: the engine with its part at once, the device when it is done with those before."""
+        """Submit a batch. The engine starts with its part at once, the device after the batches before."""
         if self._stop.is_set():
             raise EngineClosed("the loader's source was closed")
-        key, clock = Key(self._seed, epoch), Clock()
+        clock = Clock()
         plans = tuple(
             plan_field(
                 name,
                 ending,
                 self._columns(name, rows),
                 rows,
-                key,
+                seed=self._seed,
+                epoch=epoch,
                 formats=self._formats[name],
                 views=self._views,
                 max_bytes=self._engine.max_batch_bytes,
@@ -135,21 +137,20 @@ class DeviceSource:
         return batch
 
     def _columns(self, name: str, rows: Rows) -> dict[str, npt.NDArray[Any]]:
-        renditions = range(self._renditions[name])
-        columns = [self._gather.pixel_columns(name, number, rows) for number in renditions]
+        columns = [self._gather.pixel_columns(name, number, rows) for number in self._renditions[name]]
         return first_of(columns, self._formats[name])
 
     def stats(self) -> dict[str, Any]:
-        """The engine's figures, and those of the device's part."""
+        """Return the sum of the engine's counters and those of the device."""
         return self._work.figures.added_to(self._engine.stats())
 
     def set_storage_rate(self, rate: float | None) -> None:
-        """Let the engine, and what reads for the device, each read so many bytes a second; None: no limit."""
+        """Limit the reads of the engine and those for the device, each to this many bytes per second."""
         self._engine.set_storage_rate(rate)
         self._pace.rate = rate
 
     def close(self) -> None:
-        """End the threads; tensors that the trainer holds stay."""
+        """End the threads. Tensors that were returned stay valid."""
         self._stop.set()
         self._engine.close()
         if self._thread is not threading.current_thread():
@@ -163,45 +164,45 @@ class DeviceSource:
 
 
 def _serve(requests: queue.SimpleQueue[weakref.ref[DecodingBatch]], work: DeviceWork, stop: StopSign) -> None:
-    """Make batches until there is nobody to make them for. Knows no source, so it keeps none alive."""
+    """Make batches until the stop sign is set. Does not refer to the source, so it does not keep it alive."""
     try:
         while True:
             check(stop)
             try:
-                wanted = requests.get(timeout=SLICE_SECONDS)
+                batch = requests.get(timeout=SLICE_SECONDS)
             except queue.Empty:
                 continue
-            _make(wanted, work, stop)
+            _make(batch, work, stop)
     except Stopped:
         pass
 
 
-def _make(wanted: weakref.ref[DecodingBatch], work: DeviceWork, stop: StopSign) -> None:
-    batch = wanted()
+def _make(reference: weakref.ref[DecodingBatch], work: DeviceWork, stop: StopSign) -> None:
+    batch = reference()
     if batch is None:
         return
     request = batch.request
-    del batch  # whether anyone still wants it is asked again and again
+    del batch  # so that the reference shows when it is dropped
 
-    def still_wanted() -> None:
+    def check_needed() -> None:
         check(stop)
-        if wanted() is None:
-            raise _NobodyWantsIt
+        if reference() is None:
+            raise _Dropped
 
-    result: Any = None
+    result: DecodedBatch | None = None
     error: BaseException | None = None
     try:
-        result = work.run(request, still_wanted)
-    except _NobodyWantsIt:
+        result = work.run(request, check_needed)
+    except _Dropped:
         return
     except Stopped:
         raise
-    except BaseException as caught:  # noqa: BLE001 - the trainer must hear of it, whatever it is
+    except BaseException as caught:  # noqa: BLE001 - the training loop's thread raises it
         error = caught
-    batch = wanted()
+    batch = reference()
     if batch is not None:
         batch.put(result, error)
 
 
-class _NobodyWantsIt(Exception):
-    """A batch that was given up, as when the trainer leaves its loop."""
+class _Dropped(Exception):
+    """Nobody refers to the batch any more."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the host's memory to the device's: pinned copies on streams of their own, beside the training.
+"""Copies from host memory to a device, on CUDA streams of their own, in parallel with the training.
 
     copy      bytes 1   bytes 2   bytes 3                  encoded batches, as soon as they are laid out
     decode              decode 1  decode 2  decode 3       waits for the copy of its own batch
-    deliver                       labels 1  labels 2       what comes last; has the event that the trainer waits for
+    deliver                       labels 1  labels 2       the rest; its event is what the training stream waits for
 
 A stream runs its work in order and waits for another stream only at an event. So the copy of one batch overlaps
-the decoding of the one before it, and a batch that is decoded does not wait for those behind it.
+the decoding of the one before it, and a decoded batch does not wait for later ones.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from headrace.loader.batch.output import map_leaves
 
 
 class Lane(Enum):
-    """What the streams of a loader are for."""
+    """The streams of a loader."""
 
     COPY = "copy"
-    """Encoded batches on their way to the device."""
+    """Copies of encoded batches."""
     DECODE = "decode"
     """Kernels."""
     DELIVER = "deliver"
-    """The rest of a batch: labels, pixels that the CPU decoded, and what puts a decoded batch together."""
+    """The rest of a batch: labels, pixels that the CPU decoded, and assembling."""
 
 
 class Arriving(NamedTuple):
-    """A batch of so many samples on the device, and the event after which it is there; None if it already is."""
+    """A batch that is complete after the event; at once if there is none."""
 
     batch: Any
     samples: int
@@ -44,9 +44,9 @@ class Arriving(NamedTuple):
 
 
 class Transfer:
-    """Brings batches to a device of PyTorch's. `start` runs in the loader's thread, `finish` in the trainer's.
+    """Copies batches to a PyTorch device. `start` runs in the loader's thread, `finish` in that of the training loop.
 
-    Without a device, or with the CPU, it does nothing; so does `pin_memory` where there is no CUDA.
+    It does nothing without a device or if that is the CPU. `pin_memory` does nothing without CUDA.
     """
 
     def __init__(self, options: Options) -> None:
@@ -55,7 +55,7 @@ class Transfer:
         self._device: Any = None
         self._lanes: dict[Lane, Any] = {}
         self._making_stream = threading.Lock()
-        # What is being copied from must stay as it is until the copy is done.
+        # (event, source of a copy): the source must not be freed before the copy is done.
         self._held: deque[tuple[Any, Any]] = deque()
         if options.device is None and not options.pin_memory:
             return
@@ -68,14 +68,29 @@ class Transfer:
 
     @property
     def works(self) -> bool:
-        """Whether there is anything to do, for which a thread beside the trainer's is worth while."""
+        """Whether there is anything to do, which is worth a thread of its own."""
         return self._pins or self.moves
 
+    @property
+    def device(self) -> Any:
+        """The PyTorch device that batches are copied to, or None."""
+        return self._device
+
+    @property
+    def pins_staging(self) -> bool:
+        """Whether copies are made from pinned memory, on a stream."""
+        return self._streams
+
+    def find_device(self) -> None:
+        """Resolve "cuda" to the current device of this thread, that of the training loop. Others may differ."""
+        if self._streams and self._device.type == "cuda" and self._device.index is None:
+            self._device = self._torch.device("cuda", self._torch.cuda.current_device())
+
     def start(self, batch: Any, samples: int) -> Arriving:
-        """Begin to copy a batch; the host's copy is kept until that is done."""
+        """Start to copy a batch."""
         if not self.works:
             return Arriving(batch, samples)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         try:
             if self._streams:
                 return self._start_on_stream(batch, samples)
@@ -85,10 +100,10 @@ class Transfer:
                 batch = self._map(batch, lambda tensor: tensor.to(self._device))
             return Arriving(batch, samples)
         finally:
-            self.seconds += time.perf_counter() - begun
+            self.seconds += time.perf_counter() - started
 
     def _start_on_stream(self, batch: Any, samples: int) -> Arriving:
-        # What a device decoded is there already.
+        # Pixels that the device decoded are there already.
         pinned = self._map(batch, lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor)
         with self.on(Lane.DELIVER):
             moved = self._map(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
@@ -98,24 +113,19 @@ class Transfer:
         self._held.append((event, pinned))
         return Arriving(moved, samples, event)
 
-    @property
-    def device(self) -> Any:
-        """PyTorch's device that batches go to; None without one."""
-        return self._device
-
-    def find_device(self) -> None:
-        """Take "cuda" for the device that is current in this thread, the trainer's; in others it may be another."""
-        if self._streams and self._device.type == "cuda" and self._device.index is None:
-            self._device = self._torch.device("cuda", self._torch.cuda.current_device())
-
-    @property
-    def pins_staging(self) -> bool:
-        """Whether what goes to the device is copied from pinned memory, on a stream."""
-        return self._streams
+    def finish(self, arriving: Arriving) -> Any:
+        """Let the current stream wait for a batch, and return it. The host does not wait."""
+        if arriving.event is None:
+            return arriving.batch
+        stream = self._torch.cuda.current_stream(self._device)
+        stream.wait_event(arriving.event)
+        # The memory was allocated on another stream: its allocator must know that this one uses it.
+        self._map(arriving.batch, lambda tensor: tensor.record_stream(stream))
+        return arriving.batch
 
     @contextmanager
     def on(self, lane: Lane) -> Iterator[None]:
-        """Let what this thread launches run on a stream of the loader, beside the training."""
+        """Run the launches of this thread on a stream of the loader."""
         if not self._streams:
             yield
             return
@@ -123,20 +133,20 @@ class Transfer:
             yield
 
     def delivering(self) -> AbstractContextManager[None]:
-        """Let what this thread launches run where finished batches are put together."""
+        """Run the launches of this thread on the stream where batches are assembled."""
         return self.on(Lane.DELIVER)
 
     def record(self, lane: Lane) -> Any | None:
-        """An event after all that was launched on a lane so far; None where everything is waited for."""
+        """Return an event after everything that was launched on a lane; None if nothing is asynchronous."""
         return self._stream(lane).record_event() if self._streams else None
 
     def wait(self, lane: Lane, event: Any | None) -> None:
-        """Let a lane go on only after an event of another; the host does not wait."""
+        """Let a lane wait for an event of another one. The host does not wait."""
         if event is not None:
             self._stream(lane).wait_event(event)
 
     def share(self, tensors: Any, lane: Lane) -> None:
-        """Keep the memory of tensors that were made on another lane until this one is done with them as well."""
+        """Keep the memory of tensors from another lane until this lane is done with them."""
         if self._streams:
             stream = self._stream(lane)
             self._map(tensors, lambda tensor: tensor.record_stream(stream))
@@ -144,30 +154,20 @@ class Transfer:
     def _stream(self, lane: Lane) -> Any:
         with self._making_stream:
             if lane not in self._lanes:
-                # 0 is CUDA's lowest priority: a trainer on a stream of a higher one is never behind the loader.
+                # 0 is CUDA's lowest priority: training on a stream of higher priority never waits for the loader.
                 self._lanes[lane] = self._torch.cuda.Stream(self._device, 0)
             return self._lanes[lane]
 
-    def finish(self, arriving: Arriving) -> Any:
-        """Let the trainer's stream wait for a batch; the trainer itself does not wait."""
-        if arriving.event is None:
-            return arriving.batch
-        stream = self._torch.cuda.current_stream(self._device)
-        stream.wait_event(arriving.event)
-        # The memory was allocated on another stream, whose allocator must know who else uses it.
-        self._map(arriving.batch, lambda tensor: tensor.record_stream(stream))
-        return arriving.batch
-
     def close(self) -> None:
-        """Wait for the copies under way, and let go of what they were made from."""
+        """Wait for the copies in progress."""
         while self._held:
             self._held.popleft()[0].synchronize()
 
     def forget(self) -> None:
-        """Drop what belongs to the process that this one was forked from."""
+        """Drop what belongs to the parent process, after a fork."""
         self._held.clear()
         self._lanes = {}
-        self._making_stream = threading.Lock()  # the other one may have been held in the moment of the fork
+        self._making_stream = threading.Lock()  # the parent may have held the old one
 
     def _map(self, batch: Any, change: Any) -> Any:
         return map_leaves(batch, lambda leaf: change(leaf) if isinstance(leaf, self._torch.Tensor) else leaf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One batch on a device, from the plan to tensors: read, laid out, copied once, decoded, put in order."""
+"""One batch on a device, from its plan to tensors: read, lay out, copy once, decode, assemble."""
 
 from __future__ import annotations
 
@@ -12,31 +12,26 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
-from headrace.loader.device._bytes import Clock, EncodedImages, ImageHead, StoredTiles
-from headrace.loader.device._figures import Figures
-from headrace.loader.device._groups import (
-    Group,
-    Made,
-    as_copyable,
-    damaged,
-    kind_of,
-    make_groups,
-    prepare,
-    run,
-)
+from headrace.loader.device._bytes import EncodedImages, ImageHead, StoredTiles
+from headrace.loader.device._figures import Clock, Figures
+from headrace.loader.device._groups import Group, Made, as_copyable, damaged, kind_of, make_groups, prepare, run
 from headrace.loader.device._plan import FieldPlan
 from headrace.loader.device._staging import Piece, Staging, StagingRing
 from headrace.loader.device._transfer import Lane, Transfer
 from headrace.loader.pixels._engine import PixelBatch
 
 Failure: TypeAlias = tuple[int, int, int, str, str]
+Heads: TypeAlias = dict[tuple[int, int], ImageHead]
+"""Image heads by (field number, position)."""
+Check: TypeAlias = Callable[[], None]
+"""Called during waits; raises if the batch is no longer needed."""
 
 _WAIT_SECONDS = 0.1
 _PARTS = ("shard", "offset", "length", "height", "width", "channels", "dtype", "format")
 
 
 class BatchRequest(NamedTuple):
-    """A batch to be made: the plan of each field, and of each the CPU's part, which the engine is at already."""
+    """A batch to make: for each field its plan, and the CPU's part, which the engine works on already."""
 
     samples: int
     views: int
@@ -45,19 +40,19 @@ class BatchRequest(NamedTuple):
 
 
 @dataclass(slots=True)
-class Result:
-    """A batch that the device is at, or done with once the event is."""
+class DecodedBatch:
+    """A batch on the device, complete after the event."""
 
     fields: list[Any]
     failures: list[Failure]
     status: torch.Tensor | None = None
-    """What the device finds damaged, on the host; valid after the event."""
+    """What the device found damaged, in host memory; valid after the event."""
     owners: list[tuple[int, int]] = field(default_factory=list)
     """Position and field of each number of the status."""
     event: Any | None = None
 
     def all_failures(self) -> list[Failure]:
-        """What went wrong, the device's findings included; after the event."""
+        """Return all failures, including those that the device found. Call it after the event."""
         codes = [] if self.status is None else self.status.tolist()
         found = []
         for number, error in kernels.failures(codes):
@@ -67,7 +62,7 @@ class Result:
 
 
 class Stacked(NamedTuple):
-    """Pixels that the CPU has decoded, laid out for the copy: places, where they lie, dtype and shape."""
+    """Pixels that the CPU has decoded, laid out for the copy."""
 
     places: list[int]
     place_index: Piece
@@ -77,7 +72,7 @@ class Stacked(NamedTuple):
 
 
 class DeviceWork:
-    """Makes batches, one after the other, in one thread."""
+    """Makes one batch after another, in one thread."""
 
     def __init__(self, images: EncodedImages, transfer: Transfer) -> None:
         self.images = images
@@ -85,16 +80,16 @@ class DeviceWork:
         self._ring = StagingRing(pin=transfer.pins_staging)
         self.figures = Figures()
 
-    def run(self, request: BatchRequest, check: Callable[[], None]) -> Result:
-        """Make a batch; `check` is called where something is waited for, and raises if nobody wants it any more."""
-        result = Result([], [])
+    def run(self, request: BatchRequest, check: Check) -> DecodedBatch:
+        """Launch everything for a batch."""
+        result = DecodedBatch([], [])
         clock, counted = Clock(), self.figures.own_cpu_seconds
         groups = make_groups(request.plans)
-        datas = self._read(request, groups, result)
+        heads = self._read(request, groups, result)
         check()
         staging = self._ring.next(check)
         for group in groups:
-            self._prepare(group, datas, staging, result)
+            self._prepare(group, heads, staging, result)
         groups = [group for group in groups if group.jobs]
         stacks = [self._rest(request, number, staging, result, check) for number in range(len(request.plans))]
         transfer = self._transfer
@@ -107,44 +102,41 @@ class DeviceWork:
             made = self._decode(groups, staging, result)
             for number, own in enumerate(stacks):
                 parts = [each for at, each in made if at == number] + [_on_device(stack, staging) for stack in own]
-                kind = _common_kind(request, number, own)
-                result.fields.append(
-                    _in_pieces(parts, request) if kind is None else self._in_one(parts, request, *kind)
-                )
+                result.fields.append(self._assembled(parts, request, _common_kind(request, number, own)))
             result.event = transfer.record(Lane.DECODE)
         transfer.share(result.fields, Lane.DELIVER)
         self._ring.sent(staging, copied)
         clock.stop()
-        # What reading and laying out have not counted: launches, the tables of resizes, putting parts together.
+        # The CPU time that `_read` and `_prepare` have not counted: launches, resize tables, assembling.
         forms = [job.format for group in groups for job in group.jobs]
         rest = clock.own_cpu_seconds - (self.figures.own_cpu_seconds - counted)
         self.figures.spread(forms, cpu_seconds=max(rest, 0.0))
         return result
 
-    def _read(self, request: BatchRequest, groups: Sequence[Group], result: Result) -> dict[tuple[int, int], ImageHead]:
-        """The encoded images of the jobs, by field and position. Jobs of those that cannot be read are struck off."""
-        wanted: dict[int, dict[int, None]] = {}  # the positions of each field, each once
+    def _read(self, request: BatchRequest, groups: Sequence[Group], result: DecodedBatch) -> Heads:
+        """Read the image heads of the jobs, and remove the jobs of images that cannot be read."""
+        needed: dict[int, dict[int, None]] = {}  # the positions of each field, each once
         for group in groups:
-            wanted.setdefault(group.field_number, {}).update(dict.fromkeys(job.position for job in group.jobs))
-        keys = [(number, position) for number, positions in wanted.items() for position in positions]
-        columns = [(request.plans[number].columns, np.array([*positions])) for number, positions in wanted.items()]
+            needed.setdefault(group.field_number, {}).update(dict.fromkeys(job.position for job in group.jobs))
+        keys = [(number, position) for number, positions in needed.items() for position in positions]
+        columns = [(request.plans[number].columns, np.array([*positions])) for number, positions in needed.items()]
         rows = {part: np.concatenate([own[part][at] for own, at in columns]) for part in _PARTS} if columns else {}
-        read = dict(zip(keys, self.images.read(rows, self.figures) if keys else (), strict=True))
-        datas: dict[tuple[int, int], ImageHead] = {}
-        for (number, position), image in read.items():
+        heads: Heads = {}
+        read = self.images.read(rows, self.figures) if keys else []
+        for (number, position), image in zip(keys, read, strict=True):
             if isinstance(image, HeadraceError):
                 result.failures.append((position, number, 0, type(image).__name__, str(image)))
             else:
-                datas[number, position] = image
+                heads[number, position] = image
         for group in groups:
-            group.jobs = [job for job in group.jobs if (group.field_number, job.position) in datas]
-        return datas
+            group.jobs = [job for job in group.jobs if (group.field_number, job.position) in heads]
+        return heads
 
-    def _prepare(self, group: Group, datas: dict[tuple[int, int], ImageHead], staging: Staging, result: Result) -> None:
-        """Check and lay out a group; what is damaged is struck off, and told of."""
+    def _prepare(self, group: Group, heads: Heads, staging: Staging, result: DecodedBatch) -> None:
+        """Check and lay out a group. Jobs of damaged images are removed and reported as failures."""
         clock, fetching = Clock(), Clock()
         while group.jobs:
-            own = [datas[group.field_number, job.position] for job in group.jobs]
+            own = [heads[group.field_number, job.position] for job in group.jobs]
             tiles = self._tiles(own)
             fetching = tiles.clock
             try:
@@ -153,28 +145,25 @@ class DeviceWork:
                 break
             except HeadraceError as error:
                 bad = damaged(group, [self._tiles([image]) for image in own]) or {error.index or 0: error}
-            for number, flaw in bad.items():
-                message = str(flaw).partition(": ")[2]  # without the number that it has in the group
+            for number, damage in bad.items():
+                message = str(damage).partition(": ")[2]  # without its number in the group
                 position = group.jobs[number].position
-                result.failures.append((position, group.field_number, 0, type(flaw).__name__, message))
+                result.failures.append((position, group.field_number, 0, type(damage).__name__, message))
             group.jobs = [job for number, job in enumerate(group.jobs) if number not in bad]
         clock.stop()
         forms = [job.format for job in group.jobs]
+        cpu_seconds = max(clock.cpu_seconds - fetching.own_cpu_seconds, 0.0)
         self.figures.count(forms, "images", [1] * len(forms))
-        self.figures.spread(
-            forms,
-            decode_seconds=max(clock.seconds - fetching.seconds, 0.0),
-            cpu_seconds=max(clock.cpu_seconds - fetching.own_cpu_seconds, 0.0),
-        )
-        self.figures.own_cpu_seconds += max(clock.cpu_seconds - fetching.own_cpu_seconds, 0.0)
+        self.figures.spread(forms, decode_seconds=max(clock.seconds - fetching.seconds, 0.0), cpu_seconds=cpu_seconds)
+        self.figures.own_cpu_seconds += cpu_seconds
 
     def _tiles(self, images: Sequence[ImageHead]) -> StoredTiles:
         return StoredTiles(images, self.images, self.figures)
 
     def _rest(
-        self, request: BatchRequest, number: int, staging: Staging, result: Result, check: Callable[[], None]
+        self, request: BatchRequest, number: int, staging: Staging, result: DecodedBatch, check: Check
     ) -> list[Stacked]:
-        """Wait for what the CPU decodes of a field, and lay it out."""
+        """Wait for the images of a field that the CPU decodes, and lay them out."""
         batch = request.rest[number]
         if batch is None:
             return []
@@ -190,7 +179,7 @@ class DeviceWork:
             stacks.append(Stacked(places, index, piece, getattr(torch, array.dtype.name), array.shape))
         return stacks
 
-    def _decode(self, groups: Sequence[Group], staging: Staging, result: Result) -> list[tuple[int, Made]]:
+    def _decode(self, groups: Sequence[Group], staging: Staging, result: DecodedBatch) -> list[tuple[int, Made]]:
         made = []
         status = torch.zeros(sum(len(group.jobs) for group in groups), dtype=torch.int32, device=self._device)
         begin = 0
@@ -204,22 +193,32 @@ class DeviceWork:
         result.status.copy_(status, non_blocking=streams)
         return made
 
-    def _in_one(
-        self, parts: Sequence[Made], request: BatchRequest, shape: tuple[int, ...], dtype: torch.dtype
-    ) -> torch.Tensor:
-        """A field whose samples are of one kind, as one tensor. What failed is left as it was in memory."""
-        n = request.samples * request.views
+    def _assembled(
+        self, parts: Sequence[Made], request: BatchRequest, kind: tuple[tuple[int, ...], torch.dtype] | None
+    ) -> Any:
+        """Return a field as one tensor if all samples have one shape and dtype, else as a list.
+
+        Failed samples are uninitialized in a tensor and None in a list.
+        """
+        n, count = request.samples * request.views, request.views
+        if kind is None:
+            views: list[Any] = [None] * n
+            for places, _, pixels in parts:
+                for place, view in zip(places, pixels, strict=True):
+                    views[place] = view.contiguous()
+            return views if count == 1 else [views[at : at + count] for at in range(0, n, count)]
+        shape, dtype = kind
         if len(parts) == 1 and list(parts[0][0]) == list(range(n)):
             whole = parts[0][2].contiguous()
         else:
             whole = torch.empty((n, *shape), dtype=dtype, device=self._device)
             for _, index, pixels in parts:
                 as_copyable(whole).index_copy_(0, index, as_copyable(pixels))
-        return whole if request.views == 1 else whole.view(request.samples, request.views, *shape)
+        return whole if count == 1 else whole.view(request.samples, count, *shape)
 
 
 def _arrays(stack: Any, positions: list[int], views: int) -> list[tuple[list[int], Any]]:
-    """What the engine gave, as arrays [n, …] of views with their places; what failed may have none."""
+    """Return the engine's result as (places, array [n, …]); samples that failed may be missing."""
     if not isinstance(stack, list):
         places = [position * views + view for position in positions for view in range(views)]
         return [(places, stack.reshape(len(places), *stack.shape[1 if views == 1 else 2 :]))]
@@ -239,20 +238,9 @@ def _on_device(stack: Stacked, staging: Staging) -> Made:
 def _common_kind(
     request: BatchRequest, number: int, stacks: Sequence[Stacked]
 ) -> tuple[tuple[int, ...], torch.dtype] | None:
-    """Shape and dtype of all views of a field, also of those that failed; None if they differ or are not known."""
+    """Return shape and dtype of all views of a field, including failed ones; None if they differ or are unknown."""
     plan = request.plans[number]
     kinds = {kind_of(job, plan.ending) for job in plan.jobs}
     kinds |= {(each.shape[1:], each.dtype) for each in stacks}
     known = len(plan.jobs) + sum(len(each.places) for each in stacks)
     return kinds.pop() if len(kinds) == 1 and known == request.samples * request.views else None
-
-
-def _in_pieces(parts: Sequence[Made], request: BatchRequest) -> list[Any]:
-    """The samples of a field that differ in shape or dtype, or whose shape nobody knows; None is what failed."""
-    views: list[Any] = [None] * (request.samples * request.views)
-    for places, _, pixels in parts:
-        for place, view in zip(places, pixels, strict=True):
-            views[place] = view.contiguous()
-    if request.views == 1:
-        return views
-    return [views[at : at + request.views] for at in range(0, len(views), request.views)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and numbers that depend on (seed, epoch) and nothing else: the arithmetic under the orders.
+"""Keys and random numbers that depend only on (seed, epoch).
 
-All numbers are unsigned and of 64 bits; what overflows is lost. With G = 0x9E3779B97F4A7C15:
+All numbers are unsigned 64-bit integers that wrap around. With G = 0x9E3779B97F4A7C15:
 
     mix(z):   z ^= z >> 30;  z *= 0xBF58476D1CE4E5B9;  z ^= z >> 27;  z *= 0x94D049BB133111EB;  z ^= z >> 31
-    key       mix(mix(seed + stream · G) + (epoch + 1) · G); each use of an epoch's key is a stream of its own
+    key       mix(mix(seed + stream · G) + (epoch + 1) · G); each use of keys has its own stream number
     draw[i]   mix(key + (i + 1) · G)
 """
 
@@ -25,24 +25,24 @@ _MASK = (1 << 64) - 1
 
 
 def mix(z: int) -> int:
-    """Scatter the bits of a number: the finalizer of SplitMix64, a bijection."""
+    """Mix the bits of a number: the finalizer of SplitMix64, a bijection."""
     z = (z ^ (z >> 30)) * MULTIPLIER & _MASK
     z = (z ^ (z >> 27)) * _SECOND_MULTIPLIER & _MASK
     return z ^ (z >> 31)
 
 
 def epoch_key(seed: int, epoch: int, stream: int) -> int:
-    """Make the key of one epoch for one use."""
+    """Return the key of an epoch for one use."""
     return mix(mix(check_seed(seed) + stream * GOLDEN & _MASK) + (check_epoch(epoch) + 1) * GOLDEN & _MASK)
 
 
 def draw(key: int, i: int) -> int:
-    """Give number i of a key's draws."""
+    """Return random number i of a key."""
     return mix(key + (i + 1) * GOLDEN & _MASK)
 
 
 def draw_many(key: int, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Give many of a key's draws, as `draw` does."""
+    """Return many random numbers of a key, as `draw` does."""
     z = numbers.astype(np.uint64)
     z += np.uint64(1)
     z *= np.uint64(GOLDEN)
@@ -57,11 +57,11 @@ def draw_many(key: int, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64
 
 def check_seed(seed: int) -> int:
     if not 0 <= operator.index(seed) <= MAX_SEED:
-        raise ValueError(f"the seed is {seed}; it is a number from 0 to 2**64 - 1")
+        raise ValueError(f"the seed must be in [0, 2**64); got {seed}")
     return operator.index(seed)
 
 
 def check_epoch(epoch: int) -> int:
     if not 0 <= operator.index(epoch) <= MAX_EPOCH:
-        raise ValueError(f"the epoch is {epoch}; it is a number from 0 to 2**32 - 1")
+        raise ValueError(f"the epoch must be in [0, 2**32); got {epoch}")
     return operator.index(epoch)

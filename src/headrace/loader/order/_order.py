@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sample comes when: the permutation of an epoch, and its split among batches and ranks. Pure functions.
+"""The permutation of an epoch, and its split among batches and ranks. Pure functions.
 
-The permutation is a keyed bijection that is worked out for one position at a time, so it needs no memory and no
-start-up, and any position can be asked for first. Another language repeats it from this text, that of `_keys`, and the
-vectors in the test. Numbers are unsigned, of 64 bits, and wrap around:
+The permutation is a keyed bijection, computed for each position on its own. So it needs no memory and no start-up time,
+and positions can be computed in any order. This text, that of `_keys` and the vectors in the test suffice to implement
+it in another language. Numbers are unsigned 64-bit integers and wrap around:
 
     key[j]    draw[j] of the epoch's key with stream = 1, for the rounds j = 0, 1 …: 24 rounds if n < 4096, else 8
     F(j, x):  h = (x ^ key[j]) · G;  h ^= h >> 32;  h *= 0xBF58476D1CE4E5B9;  the upper 32 bits of h
 
-Let a be the least number with a · a ≥ n, and b the least with a · b ≥ n. A position x is written as
+Let a be the smallest number with a · a ≥ n, and b the smallest with a · b ≥ n. A position x is written as
 x = right · a + left with left < a. Even rounds set left = (left + (F(j, right) · a >> 32)) mod a, odd rounds set
-right = (right + (F(j, left) · b >> 32)) mod b. The result is right · a + left; while it is n or more, it is put
-through the rounds again.
+right = (right + (F(j, left) · b >> 32)) mod b. The result is right · a + left. While it is ≥ n, the rounds are applied
+again.
 
-Short orders need more rounds: with 8, the 120 orders of five samples are visibly not equally likely, nor are the
-first three of a dozen; from some 25 samples on no test tells.
+Short orders need more rounds: with 8 rounds, the 120 orders of five samples are visibly not equally likely. From about
+25 samples on, no test finds a difference.
 
-This is a Feistel network over residues instead of bits: fewer than a of the numbers of its domain are no positions,
-where halves of whole bits can waste three quarters of theirs.
+This is a Feistel network over residues instead of bits: its domain exceeds n by less than a, whereas a domain of whole
+bits can be four times as large as n.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from headrace.loader.order._keys import GOLDEN, MULTIPLIER, check_epoch, check_s
 Positions: TypeAlias = npt.NDArray[np.int64]
 
 MAX_SAMPLES = 1 << 48
-"""A row number must fit the counter that augmentations draw from."""
+"""A row number must fit the counter of the augmentations' random generator."""
 _ROUNDS = 8
 _SHORT = 4096
 _SHORT_ROUNDS = 24
 _HALF = np.uint64(32)
 
-# Positions that are worked out at a time: two halves and two scratch arrays of them stay in a core's second cache.
+# Positions per step: the four arrays of this length stay in a core's L2 cache.
 _CHUNK = 16384
-# NumPy spends some 70 µs on the calls for a few positions and 160 µs on 4096 of them.
+# Positions computed ahead: NumPy takes 70 µs for a few positions and 160 µs for 4096.
 _AHEAD = 4096
 
 
 class AnyOrder(Protocol):
-    """What comes at each position of each epoch: `Order`, or `WeightedOrder`."""
+    """The sample at each position of each epoch: `Order` or `WeightedOrder`."""
 
     n: int
 
@@ -55,13 +55,13 @@ class AnyOrder(Protocol):
 
 
 class Order:
-    """The permutation p of [0, n) in each epoch; the identity when not shuffled. Safe to use from many threads."""
+    """The permutation p of [0, n) in each epoch; the identity if not shuffled. Safe to use from many threads."""
 
     STREAM = 1
 
     def __init__(self, n: int, *, seed: int = 0, shuffle: bool = False) -> None:
         if not 0 <= operator.index(n) <= MAX_SAMPLES:
-            raise ValueError(f"an order of {n} samples; 0 to 2**48 are possible")
+            raise ValueError(f"an order must have 0 to 2**48 samples; got {n}")
         self.n = operator.index(n)
         self.seed = check_seed(seed)
         self.shuffle = bool(shuffle)
@@ -70,7 +70,7 @@ class Order:
         self._other = -(-self.n // self._side) if self.n else 0
 
     def take(self, epoch: int, positions: Positions | range) -> Positions:
-        """Give p[positions] in a new array: some 20 million a second for many positions, 70 µs for a few."""
+        """Return p[positions] in a new array: about 20 million per second for many positions, 70 µs for a few."""
         chosen = as_positions(positions, self.n)
         check_epoch(epoch)
         if not self.shuffle or self.n < 2:
@@ -81,10 +81,13 @@ class Order:
         source = chosen.astype(np.uint64)
         for start in range(0, len(chosen), _CHUNK):
             part = slice(start, start + _CHUNK)
-            self._walk(source[part], keys, result[part])
+            self._permute_within(source[part], keys, result[part])
         return result.view(np.int64)
 
-    def _walk(self, x: npt.NDArray[np.uint64], keys: npt.NDArray[np.uint64], out: npt.NDArray[np.uint64]) -> None:
+    def _permute_within(
+        self, x: npt.NDArray[np.uint64], keys: npt.NDArray[np.uint64], out: npt.NDArray[np.uint64]
+    ) -> None:
+        """Permute until all results are below n."""
         out[:] = self._permute(x, keys)
         outside = np.flatnonzero(out >= np.uint64(self.n))
         while outside.size:
@@ -104,31 +107,31 @@ class Order:
             np.bitwise_xor(h, scratch, out=h)
             np.multiply(h, np.uint64(MULTIPLIER), out=h)
             np.right_shift(h, _HALF, out=h)
-            np.multiply(h, modulus, out=h)  # both below 2**32
+            np.multiply(h, modulus, out=h)  # both are below 2**32
             np.right_shift(h, _HALF, out=h)
             np.add(changed, h, out=changed)
             np.subtract(changed, modulus, out=scratch)
-            np.minimum(changed, scratch, out=changed)  # a difference below 0 wraps around and is the larger one
+            np.minimum(changed, scratch, out=changed)  # a negative difference wraps around and is the larger number
         right *= side
         right += left
         return right
 
 
 class EpochPlan:
-    """How one epoch's positions fall into batches, for one rank.
+    """The batches of one epoch for one rank, as positions.
 
     With batch size B and world size W, global batch g is the positions g·B·W to (g+1)·B·W, counted from `start`, and
     rank r takes r, r + W, r + 2W … of them. The last, partial global batch before `stop` is dropped, or filled from
-    position 0 on to the next multiple of W, so that all ranks have the same lengths; what fills it is marked.
+    position 0 on to the next multiple of W, so that all ranks have the same lengths; the filling is marked.
 
     Args:
         n: Positions in the epoch.
-        batch_size: Samples a rank has in a batch.
-        rank: Which of the ranks this is.
-        world_size: How many ranks there are.
-        drop_last: Whether the partial batch at the end is left out.
+        batch_size: Samples per batch and rank.
+        rank: This rank.
+        world_size: The number of ranks.
+        drop_last: Whether to omit the partial batch at the end.
         start: Samples that all ranks together had before, in a run that is resumed; of any batch and world size.
-        stop: Where the samples begin that they had from the tail; None is the end of the epoch.
+        stop: Where the samples start that were returned from the end of the epoch; None is the end of the epoch.
 
     """
 
@@ -144,43 +147,42 @@ class EpochPlan:
         stop: int | None = None,
     ) -> None:
         if n < 0:
-            raise ValueError(f"an epoch of {n} positions")
+            raise ValueError(f"n must be >= 0; got {n}")
         if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
+            raise ValueError(f"batch_size must be at least 1; got {batch_size}")
         if world_size < 1 or not 0 <= rank < world_size:
-            raise ValueError(f"rank {rank} of a world of {world_size}")
-        if not 0 <= start <= n:
-            raise ValueError(f"a start at sample {start} of an epoch of {n}")
-        if stop is not None and not start <= stop <= n:
-            raise ValueError(f"a stop at sample {stop} of an epoch of {n} that starts at {start}")
+            raise ValueError(f"rank must be in [0, world_size); got rank {rank}, world_size {world_size}")
+        stop = n if stop is None else stop
+        if not 0 <= start <= stop <= n:
+            raise ValueError(f"0 <= start <= stop <= n must hold; got start {start}, stop {stop}, n {n}")
         self.n, self.batch_size, self.rank, self.world_size = n, batch_size, rank, world_size
-        self.drop_last, self.start, self.stop = drop_last, start, n if stop is None else stop
+        self.drop_last, self.start, self.stop = drop_last, start, stop
         self._stride = batch_size * world_size
 
     def __len__(self) -> int:
-        """Batches of the whole epoch, wherever this plan starts."""
+        """Return the number of batches in the complete epoch, wherever this plan starts."""
         return self._batches(self.n)
 
     @property
     def remaining(self) -> int:
-        """Batches from `start` to `stop`."""
+        """The number of batches from `start` to `stop`."""
         return self._batches(self.stop - self.start)
 
     def _batches(self, positions: int) -> int:
         return positions // self._stride if self.drop_last else -(-positions // self._stride)
 
     def samples_after(self, g: int) -> int:
-        """How many samples all ranks together have had after g batches from `start` on; repeats do not count."""
+        """Return how many samples all ranks together had after g batches from `start` on, without repeats."""
         return min(self.stop, self.start + g * self._stride)
 
     def batch(self, g: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:
-        """Give this rank's positions of batch g, and which of them are repeats if any are."""
+        """Return (this rank's positions of batch g, which of them are repeats or None)."""
         return self.batches(g, g + 1)[0]
 
     def batches(self, first: int, stop: int) -> list[tuple[Positions, npt.NDArray[np.bool_] | None]]:
-        """Give batches `first` to `stop`, as `batch` does."""
+        """Return batches `first` to `stop`, as `batch` does."""
         if not 0 <= first <= stop <= self.remaining:
-            raise IndexError(f"batches {first} to {stop} of {self.remaining}")
+            raise IndexError(f"batches must be in [0, {self.remaining}]; got {first} to {stop}")
         return [self._one(self.start + g * self._stride) for g in range(first, stop)]
 
     def _one(self, begin: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:
@@ -192,21 +194,21 @@ class EpochPlan:
         repeat = positions >= self.stop
         if not repeat.any():
             return positions, None
-        # An epoch shorter than the world fills from its start as often as it takes.
+        # An epoch shorter than the world size is repeated as often as necessary.
         positions[repeat] = (positions[repeat] - self.stop) % self.n
         return positions, repeat
 
 
 class EpochBatches:
-    """The batches of one epoch for one rank, as what stands in `order` at their positions.
+    """The batches of one epoch for one rank, as samples of an order.
 
-    The order is worked out for some thousand positions at a time, from the batch that is asked for on, or down. For
-    one reader at a time, in any order of batches.
+    The order is computed for thousands of positions at a time, upwards or downwards from the requested batch. For one
+    thread at a time.
     """
 
     def __init__(self, order: AnyOrder, plan: EpochPlan, epoch: int, *, descending: bool = False) -> None:
         if order.n < plan.n:
-            raise ValueError(f"a plan of {plan.n} positions over an order of {order.n}")
+            raise ValueError(f"the order must cover the plan; got {plan.n} positions and an order of {order.n}")
         self.plan, self.epoch = plan, epoch
         self._order, self._descending = order, descending
         self._block = max(1, _AHEAD // plan.batch_size)
@@ -217,7 +219,7 @@ class EpochBatches:
         return self.plan.remaining
 
     def batch(self, g: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]:
-        """Give what this rank has in batch g, counted from the plan's start, and which of it are repeats."""
+        """Return (samples of batch g, counted from the plan's start; which of them are repeats or None)."""
         if not self._first <= g < self._first + len(self._ready):
             self._load(g)
         return self._ready[g - self._first]
@@ -233,13 +235,13 @@ class EpochBatches:
 
 
 def as_positions(positions: Positions | range, n: int) -> Positions:
-    """Check positions of an order of n, and give them as an array."""
+    """Check positions of an order of n, and return them as an array."""
     if isinstance(positions, range):
         chosen = np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
     else:
         chosen = np.asarray(positions)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise TypeError(f"positions are a one-dimensional array of integers, not {chosen.dtype} {chosen.shape}")
+            raise TypeError(f"positions must be a 1-D integer array; got {chosen.dtype} {chosen.shape}")
     if chosen.size and not 0 <= chosen.min() <= chosen.max() < n:
-        raise IndexError(f"positions {chosen.min()} to {chosen.max()} of an order of {n}")
+        raise IndexError(f"positions must be in [0, {n}); got {chosen.min()} to {chosen.max()}")
     return chosen.astype(np.int64, copy=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank this process is, and of how many."""
+"""The rank of this process, and the world size."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from typing import NamedTuple
 
 
 class Ranks(NamedTuple):
-    """A process' place among those that train together."""
+    """The rank of a process among those that train together."""
 
     rank: int = 0
     world_size: int = 1
 
 
 def find_ranks(rank: int | None = None, world_size: int | None = None) -> Ranks:
-    """Take what is given, else what torch.distributed says, else the only rank there is.
+    """Return the arguments, else the ranks of torch.distributed if it is initialized, else a single rank.
 
-    torch is never imported for it: a process that has not imported it has not initialised it either.
+    It does not import torch: a process that has not imported it has not initialized torch.distributed.
     """
     if rank is None and world_size is None:
         return _distributed() or Ranks()
     if rank is None or world_size is None:
         given, missing = ("world_size", "rank") if rank is None else ("rank", "world_size")
-        raise ValueError(f"{given} is given without {missing}: give both, or neither to ask torch.distributed")
+        raise ValueError(f"{given} needs {missing} too: give both, or neither to use torch.distributed")
     found = Ranks(operator.index(rank), operator.index(world_size))
     if found.world_size < 1 or not 0 <= found.rank < found.world_size:
-        raise ValueError(
-            f"rank {found.rank} of a world of {found.world_size}: ranks count from 0 and are below world_size"
-        )
+        raise ValueError(f"rank must be in [0, world_size); got rank {found.rank}, world_size {found.world_size}")
     return found
 
 

@@ -54,23 +54,12 @@ class PixelSource(Protocol):
 
 
 class NoPixels:
-    """The source of a loader without images and masks."""
+    """The source of a loader without images and masks, and its batches."""
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
         del rows, epoch
-        return _EmptyBatch()
+        return self
 
-    def stats(self) -> dict[str, Any]:
-        return {}
-
-    def set_storage_rate(self, rate: float | None) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class _EmptyBatch:
     def wait(self, timeout: float) -> bool:
         del timeout
         return True
@@ -80,6 +69,15 @@ class _EmptyBatch:
 
     def failures(self) -> list[tuple[int, int, int, str, str]]:
         return []
+
+    def stats(self) -> dict[str, Any]:
+        return {}
+
+    def set_storage_rate(self, rate: float | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class InlineBatch:
