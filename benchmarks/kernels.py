@@ -26,8 +26,8 @@ from benchmarks._codec.images import ImageSet, bundled_sets, folder_set, load
 from benchmarks._kernels import report
 from benchmarks._kernels.compiling import compile_all, spilled
 from benchmarks._kernels.roofline import DEVICES, RATES, RATES_SOURCE, ceiling
+from benchmarks._kernels.variants import TARGETS
 from benchmarks._kernels.workload import read_batch, work_of
-from headrace.kernels._ahead import TARGETS
 
 MODES, DTYPES = ("fast", "dense"), ("uint8", "float32")
 

@@ -51,12 +51,12 @@ def our_rows(pictures: Sequence[Pixels], device: str, rounds: int) -> Iterator[d
         datas = [headrace.encode(picture, mode=mode) for picture in pictures]
         n_bytes = sum(map(len, datas))
         for name, ending in (("uint8", {}), ("float16 normalised", {"dtype": "float16", "mean": MEAN, "std": STD})):
-            prepared = kernels.prepare_batch(datas, pin=True, **ending)
-            buffer = prepared.staged.buffer.to(device)
+            prepared = kernels.stage_batch(datas, pin=True, **ending)
+            buffer = prepared.buffer.to(device)
             status = torch.zeros(len(datas), dtype=torch.int32, device=device)
 
             def decode(prepared: Any = prepared, buffer: Any = buffer, status: Any = status) -> None:
-                kernels.decode_prepared(prepared, buffer, status=status)
+                kernels.decode_staged(prepared, buffer, status=status)
 
             seconds = best_seconds(decode, rounds)
             kernels.check_status(status)
@@ -68,7 +68,7 @@ def our_rows(pictures: Sequence[Pixels], device: str, rounds: int) -> Iterator[d
             yield row(
                 "headrace, with the host", f"hri:{mode}", pictures, n_bytes, best_seconds(whole, rounds), ending=name
             )
-        staged = prepared.staged.buffer
+        staged = prepared.buffer
 
         def copy(staged: Any = staged) -> None:
             staged.to(device, non_blocking=True)

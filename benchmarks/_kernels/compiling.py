@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.kernels import _ahead
-from headrace.kernels._listing import Listing, listing
+from benchmarks._kernels import variants
+from benchmarks._kernels.listing import Listing, listing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ class Compiled:
     @property
     def fast_path(self) -> bool:
         """Whether mode `fast` runs it."""
-        return self.operation in _ahead.FAST_PATH
+        return self.operation in variants.FAST_PATH
 
     def row(self) -> dict[str, Any]:
         """What the report shows of it."""
@@ -46,7 +46,7 @@ class Compiled:
 
 def compile_all(targets: Sequence[str], jobs: int) -> Iterator[Compiled]:
     """Every variant for every target, in the order of both; Triton's cache keeps what has not changed."""
-    tasks = [(target, i) for target in targets for i, _ in enumerate(_ahead.variants(_ahead.TARGETS[target]))]
+    tasks = [(target, i) for target in targets for i, _ in enumerate(variants.variants(variants.TARGETS[target]))]
     # Triton's compiler is not made for a fork with its threads: new processes start from nothing.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=jobs, mp_context=context) as pool:
@@ -60,6 +60,6 @@ def spilled(compiled: Sequence[Compiled]) -> list[str]:
 
 def _compile(task: tuple[str, int]) -> Compiled:
     target, number = task
-    variant = list(_ahead.variants(_ahead.TARGETS[target]))[number]
-    made = listing(variant.compile(_ahead.TARGETS[target]))
+    variant = list(variants.variants(variants.TARGETS[target]))[number]
+    made = listing(variant.compile(variants.TARGETS[target]))
     return Compiled(target, variant.operation, variant.name, variant.warps, made)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarks._kernels.listing import Listing
     from benchmarks._kernels.workload import Batch, Work
-    from headrace.kernels._listing import Listing
 
 
 @dataclass(frozen=True)

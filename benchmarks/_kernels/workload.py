@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.kernels._describe import copy_tiles, describe
-from headrace.kernels._fields import SKEW, Image, Kind, Tile
+from headrace.kernels import stage_batch
 from headrace.kernels.coded import triton as coded
 from headrace.kernels.finish import triton as finish
 from headrace.kernels.packed import triton as packed
+from headrace.kernels.tables import SKEW, ImageField, TileField, TileKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LANES = 32
-TABLE_BYTES = 8 * len(Tile)  # of a tile
+TABLE_BYTES = 8 * len(TileField)  # of a tile
 
 
 @dataclass(frozen=True)
@@ -51,40 +51,39 @@ class Batch:
     @property
     def n_bytes(self) -> int:
         """What crosses the bus: the tiles, without headers, and the tables."""
-        return int(self.tiles[Tile.LENGTH].sum()) + TABLE_BYTES * self.tiles.shape[1]
+        return int(self.tiles[TileField.LENGTH].sum()) + TABLE_BYTES * self.tiles.shape[1]
 
-    def of(self, kind: Kind) -> NDArray[np.int64]:
+    def of(self, kind: TileKind) -> NDArray[np.int64]:
         """The columns of the tiles of a kind."""
-        return self.tiles[:, self.tiles[Tile.KIND] == kind]
+        return self.tiles[:, self.tiles[TileField.KIND] == kind]
 
     def short(self, tiles: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Two bytes of each tile."""
-        place = tiles[Tile.AT] + at
+        place = tiles[TileField.AT] + at
         return self.payload[place].astype(np.int64) | self.payload[place + 1].astype(np.int64) << 8
 
 
 def read_batch(datas: Sequence[bytes]) -> Batch:
-    """Describe a batch as `prepare_batch` does."""
-    description = describe(datas, None, 2**31)
-    payload = np.zeros(description.payload_bytes, np.uint8)
-    copy_tiles(datas, description.tiles, payload)
-    images = description.images
-    pixels = images[Image.HEIGHT] * images[Image.WIDTH]
-    return Batch(datas, description.tiles, payload, int(pixels.sum()), int((pixels * images[Image.CHANNELS]).sum()))
+    """Stage a batch as a loader does, and read its tables."""
+    staged = stage_batch(datas, max_pixels=2**31)
+    tiles, images, payload = (staged.parts[name].of_host(staged.buffer) for name in ("tiles", "images", "payload"))
+    pixels = images[ImageField.HEIGHT] * images[ImageField.WIDTH]
+    samples = pixels * images[ImageField.CHANNELS]
+    return Batch(datas, tiles, payload, int(pixels.sum()), int(samples.sum()))
 
 
 def work_of(batch: Batch, mode: str, dtype: str) -> list[Work]:
     """The launches of a batch of one mode, in their order. Tiles of other kinds are only finished."""
     if mode == "fast":
-        launches = [_packed_index(batch), _wave(batch, Kind.PACKED)]
+        launches = [_packed_index(batch), _wave(batch, TileKind.PACKED)]
     else:
-        launches = [_coded_index(batch), _coded_numbers(batch), _coded_expand(batch), _wave(batch, Kind.CODED)]
+        launches = [_coded_index(batch), _coded_numbers(batch), _coded_expand(batch), _wave(batch, TileKind.CODED)]
     return [*launches, _finish(batch, dtype)]
 
 
 def _packed_index(batch: Batch) -> Work:
-    tiles = batch.of(Kind.PACKED)
-    channels = tiles[Tile.CHANNELS]
+    tiles = batch.of(TileKind.PACKED)
+    channels = tiles[TileField.CHANNELS]
     groups = channels * _cells(tiles, 4)
     section = batch.short(tiles, 1 + (channels + 3) // 4 + (channels + 1) // 2)
     chunks = _up(section, packed.CHUNK)
@@ -94,10 +93,10 @@ def _packed_index(batch: Batch) -> Work:
 
 
 def _coded_index(batch: Batch) -> Work:
-    tiles = batch.of(Kind.CODED)
-    channels, blocks, layout = tiles[Tile.CHANNELS], _cells(tiles, 8), _Sections(batch, tiles)
+    tiles = batch.of(TileKind.CODED)
+    channels, blocks, layout = tiles[TileField.CHANNELS], _cells(tiles, 8), _Sections(batch, tiles)
     planes = _up(channels, coded.PLANES)
-    steps = planes * (_up(tiles[Tile.WIDTH], 8) + 3)
+    steps = planes * (_up(tiles[TileField.WIDTH], 8) + 3)
     turns = _up(layout.classes, coded.INDEX_CHUNK).sum(), planes.sum(), steps.sum()
     # Of a block its position, written and read, and three words; of a plane twelve words.
     n_bytes = layout.classes.sum() + ((2 + 12) * channels * blocks + 48 * channels).sum() + TABLE_BYTES * tiles.shape[1]
@@ -105,8 +104,8 @@ def _coded_index(batch: Batch) -> Work:
 
 
 def _coded_numbers(batch: Batch) -> Work:
-    tiles = batch.of(Kind.CODED)
-    channels, blocks, layout = tiles[Tile.CHANNELS], _cells(tiles, 8), _Sections(batch, tiles)
+    tiles = batch.of(TileKind.CODED)
+    channels, blocks, layout = tiles[TileField.CHANNELS], _cells(tiles, 8), _Sections(batch, tiles)
     turns = _up(layout.unary, coded.CHUNK).sum(), (channels * _up(blocks, coded.BLOCKS)).sum()
     # At most 64 numbers a block are written and read again; its words are read and one of them is written.
     n_bytes = layout.unary.sum() + ((2 * 64 + 12) * channels * blocks + 48 * channels).sum()
@@ -114,8 +113,8 @@ def _coded_numbers(batch: Batch) -> Work:
 
 
 def _coded_expand(batch: Batch) -> Work:
-    tiles = batch.of(Kind.CODED)
-    channels, blocks = tiles[Tile.CHANNELS], _cells(tiles, 8)
+    tiles = batch.of(TileKind.CODED)
+    channels, blocks = tiles[TileField.CHANNELS], _cells(tiles, 8)
     programs = channels * _up(blocks, coded.BLOCKS)
     # A program sums up what all earlier blocks of the tile ask for, 256 at a time.
     earlier = [
@@ -124,29 +123,29 @@ def _coded_expand(batch: Batch) -> Work:
         for plane in range(planes)
     ]
     in_earlier = 4 * coded.BLOCKS * programs**2 // 2  # bytes; they stay in the cache, and are counted all the same
-    n_bytes = tiles[Tile.LENGTH] + (64 + 16) * channels * blocks + _slot_values(tiles, Kind.CODED) + in_earlier
+    n_bytes = tiles[TileField.LENGTH] + (64 + 16) * channels * blocks + _slot_values(tiles, TileKind.CODED) + in_earlier
     return Work("coded expand, 8 bit", int(programs.sum()), (int(sum(earlier)),), int(n_bytes.sum()))
 
 
-def _wave(batch: Batch, kind: Kind) -> Work:
+def _wave(batch: Batch, kind: TileKind) -> Work:
     tiles = batch.of(kind)
-    channels = tiles[Tile.CHANNELS]
-    steps = channels * (tiles[Tile.WIDTH] + SKEW[kind] * (tiles[Tile.HEIGHT] - 1))
+    channels = tiles[TileField.CHANNELS]
+    steps = channels * (tiles[TileField.WIDTH] + SKEW[kind] * (tiles[TileField.HEIGHT] - 1))
     written = steps.sum() * LANES
-    read = tiles[Tile.LENGTH] + 4 * channels * _cells(tiles, 4) if kind == Kind.PACKED else steps * LANES
+    read = tiles[TileField.LENGTH] + 4 * channels * _cells(tiles, 4) if kind == TileKind.PACKED else steps * LANES
     return Work(f"{kind.name.lower()} wave, 8 bit", int(channels.sum()), (int(steps.sum()),), int(written + read.sum()))
 
 
 def _finish(batch: Batch, dtype: str) -> Work:
     tiles = batch.tiles
-    kind, channels, own = tiles[Tile.KIND], tiles[Tile.CHANNELS], finish.STEPS * finish.TURNS
-    waved = kind >= Kind.PACKED
-    steps = tiles[Tile.WIDTH] + np.where(kind == Kind.CODED, 2, waved) * (LANES - 1)
+    kind, channels, own = tiles[TileField.KIND], tiles[TileField.CHANNELS], finish.STEPS * finish.TURNS
+    waved = kind >= TileKind.PACKED
+    steps = tiles[TileField.WIDTH] + np.where(kind == TileKind.CODED, 2, waved) * (LANES - 1)
     programs = tiles.shape[1] * -(-int(steps.max()) // own)  # as many for each tile as for the widest
     chunks = _up(steps, finish.STEPS)
     turns = chunks.sum(), (channels * chunks)[waved].sum(), (channels * chunks)[~waved].sum()
-    read = np.where(waved, channels * steps * LANES, tiles[Tile.LENGTH]).sum() + TABLE_BYTES * programs
-    written = (channels * tiles[Tile.HEIGHT] * tiles[Tile.WIDTH]).sum() * np.dtype(dtype).itemsize
+    read = np.where(waved, channels * steps * LANES, tiles[TileField.LENGTH]).sum() + TABLE_BYTES * programs
+    written = (channels * tiles[TileField.HEIGHT] * tiles[TileField.WIDTH]).sum() * np.dtype(dtype).itemsize
     return Work(f"finish, 8 bit to {dtype}", programs, tuple(map(int, turns)), int(read + written))
 
 
@@ -154,8 +153,8 @@ class _Sections:
     """The bytes of the unary sections of coded tiles of 8-bit values: of classes, and of each plane."""
 
     def __init__(self, batch: Batch, tiles: NDArray[np.int64]) -> None:
-        channels = tiles[Tile.CHANNELS]
-        sizes_at = 1 + (channels + 3) // 4 + channels * ((_up(tiles[Tile.WIDTH], 32) + 1) // 2)
+        channels = tiles[TileField.CHANNELS]
+        sizes_at = 1 + (channels + 3) // 4 + channels * ((_up(tiles[TileField.WIDTH], 32) + 1) // 2)
         self.classes = batch.short(tiles, sizes_at)
         planes = range(int(channels.max(initial=1)))
         stated = [np.where(i < channels, batch.short(tiles, sizes_at + 2 + 2 * i), 0) for i in planes]
@@ -163,11 +162,11 @@ class _Sections:
 
 
 def _cells(tiles: NDArray[np.int64], side: int) -> NDArray[np.int64]:
-    return _up(tiles[Tile.HEIGHT], side) * _up(tiles[Tile.WIDTH], side)
+    return _up(tiles[TileField.HEIGHT], side) * _up(tiles[TileField.WIDTH], side)
 
 
-def _slot_values(tiles: NDArray[np.int64], kind: Kind) -> NDArray[np.int64]:
-    return tiles[Tile.CHANNELS] * LANES * (tiles[Tile.WIDTH] + SKEW[kind] * (LANES - 1))
+def _slot_values(tiles: NDArray[np.int64], kind: TileKind) -> NDArray[np.int64]:
+    return tiles[TileField.CHANNELS] * LANES * (tiles[TileField.WIDTH] + SKEW[kind] * (LANES - 1))
 
 
 def _up(count: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -17,12 +17,12 @@ from benchmarks._gpu import measure, peers, pictures, verify  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from benchmarks import gpu  # noqa: E402
-from headrace.kernels import _backend  # noqa: E402
+from headrace.kernels import backend  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def _plain_pytorch(monkeypatch):
-    monkeypatch.setattr(_backend, "interprets", lambda: False)
+    monkeypatch.setattr(backend, "interprets", lambda: False)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is an accelerator here")

@@ -11,15 +11,15 @@ from headrace import _core
 from headrace.codec import inspect
 from headrace.errors import CorruptImage, HeadraceError, ImageTooLarge, InvalidRegion, TransformError
 from headrace.kernels._batch import BLOCK, BLOCK_SAMPLES, CODED_BLOCK_WORDS, CODED_PLANE_WORDS, CODED_TILE_WORDS, GROUP
-from headrace.kernels._fields import ALIGNMENT, LANES, SKEW, Image, Kind, Sample, Tile
+from headrace.kernels.tables import ALIGNMENT, LANES, SKEW, ImageField, SampleType, TileField, TileKind
 
 FIXED = struct.Struct("<16xII")  # the bytes of metadata and of ranks
 
 
 def describe(datas, regions, max_pixels):
     """The tables of tiles and of images, the ranks, and the bytes of the payload."""
-    tables, ranks = [np.zeros((len(Tile), 0), np.int64)], [np.zeros(0, np.int32)]
-    images = np.zeros((len(Image), len(datas)), np.int64)
+    tables, ranks = [np.zeros((len(TileField), 0), np.int64)], [np.zeros(0, np.int32)]
+    images = np.zeros((len(ImageField), len(datas)), np.int64)
     for index, (data, asked) in enumerate(zip(datas, regions, strict=True)):
         try:
             file = np.frombuffer(data, np.uint8)
@@ -30,16 +30,16 @@ def describe(datas, regions, max_pixels):
         own_ranks = ranks_of(file, head)
         bits = 8 if head.dtype.itemsize == 1 or 2 <= len(own_ranks) <= 256 else 16
         tables.append(touched_tiles(file, head, region, bits))
-        tables[-1][Tile.IMAGE] = index
-        images[Image.HEIGHT, index], images[Image.WIDTH, index] = region[2:]
-        images[Image.CHANNELS, index] = head.channels
-        images[Image.DTYPE, index] = Sample[head.dtype.name.upper()]
-        images[Image.RANKS, index] = sum(map(len, ranks))
-        images[Image.RANK_COUNT, index] = len(own_ranks)
+        tables[-1][TileField.IMAGE] = index
+        images[ImageField.HEIGHT, index], images[ImageField.WIDTH, index] = region[2:]
+        images[ImageField.CHANNELS, index] = head.channels
+        images[ImageField.DTYPE, index] = SampleType[head.dtype.name.upper()]
+        images[ImageField.RANKS, index] = sum(map(len, ranks))
+        images[ImageField.RANK_COUNT, index] = len(own_ranks)
         ranks.append(own_ranks)
     tiles = np.concatenate(tables, axis=1)
-    ends = np.cumsum(-(-tiles[Tile.LENGTH] // ALIGNMENT) * ALIGNMENT)
-    tiles[Tile.AT, 1:] = ends[:-1]
+    ends = np.cumsum(-(-tiles[TileField.LENGTH] // ALIGNMENT) * ALIGNMENT)
+    tiles[TileField.AT, 1:] = ends[:-1]
     return tiles, images, np.concatenate(ranks), int(ends[-1]) if len(ends) else 0
 
 
@@ -81,39 +81,46 @@ def touched_tiles(file, head, region, bits):
     columns = np.arange(left // head.tile_shape[1], (left + width - 1) // head.tile_shape[1] + 1)
     y, x = (grid.ravel() for grid in np.meshgrid(rows, columns, indexing="ij"))
     number = y * across + x
-    tiles = np.zeros((len(Tile), len(number)), np.int64)
-    tiles[Tile.NUMBER] = number
-    tiles[Tile.LENGTH], tiles[Tile.SOURCE], tiles[Tile.SUM] = lengths[number], sources[number], sums[number]
-    tiles[Tile.BITS], tiles[Tile.CHANNELS] = bits, head.channels
-    tiles[Tile.HEIGHT] = np.minimum(LANES, head.height - y * LANES)
-    tiles[Tile.WIDTH] = np.minimum(head.tile_shape[1], head.width - x * head.tile_shape[1])
-    tiles[Tile.TOP], tiles[Tile.LEFT] = y * LANES - top, x * head.tile_shape[1] - left
+    tiles = np.zeros((len(TileField), len(number)), np.int64)
+    tiles[TileField.NUMBER] = number
+    tiles[TileField.LENGTH], tiles[TileField.SOURCE], tiles[TileField.SUM] = (
+        lengths[number],
+        sources[number],
+        sums[number],
+    )
+    tiles[TileField.BITS], tiles[TileField.CHANNELS] = bits, head.channels
+    tiles[TileField.HEIGHT] = np.minimum(LANES, head.height - y * LANES)
+    tiles[TileField.WIDTH] = np.minimum(head.tile_shape[1], head.width - x * head.tile_shape[1])
+    tiles[TileField.TOP], tiles[TileField.LEFT] = y * LANES - top, x * head.tile_shape[1] - left
     return tiles
 
 
 def fetch(datas, tiles, payload):
     """Copy the tiles, one by one; each is checked before the next."""
     for column in tiles.T:
-        image, source, length = (int(column[row]) for row in (Tile.IMAGE, Tile.SOURCE, Tile.LENGTH))
+        image, source, length = (int(column[row]) for row in (TileField.IMAGE, TileField.SOURCE, TileField.LENGTH))
         own = datas[image][source : source + length]
         flaw = None
-        if _core.crc32c(own, 0) != column[Tile.SUM]:
+        if _core.crc32c(own, 0) != column[TileField.SUM]:
             flaw = "the checksum of the tile does not match"
         else:
             flaw = kind_flaw(inspect(datas[image]).mode, own, column)
         if flaw is not None:
-            error = CorruptImage(f"tile {column[Tile.NUMBER]} at byte {source}: {flaw}")
-            error.tile, error.offset = int(column[Tile.NUMBER]), source
+            error = CorruptImage(f"tile {column[TileField.NUMBER]} at byte {source}: {flaw}")
+            error.tile, error.offset = int(column[TileField.NUMBER]), source
             raise indexed(error, image)
-        payload[column[Tile.AT] :][:length] = np.frombuffer(own, np.uint8)
-        column[Tile.KIND] = own[0]
+        payload[column[TileField.AT] :][:length] = np.frombuffer(own, np.uint8)
+        column[TileField.KIND] = own[0]
 
 
 def kind_flaw(mode, own, column):
-    kind, pixel_bytes = own[0], int(column[Tile.CHANNELS] * column[Tile.BITS] // 8)
-    if kind > Kind.CODED or kind == (Kind.CODED if mode == "fast" else Kind.PACKED):
+    kind, pixel_bytes = own[0], int(column[TileField.CHANNELS] * column[TileField.BITS] // 8)
+    if kind > TileKind.CODED or kind == (TileKind.CODED if mode == "fast" else TileKind.PACKED):
         return f"its kind is not one of mode {mode}"
-    only = {Kind.CONSTANT: 1 + pixel_bytes, Kind.RAW: 1 + int(column[Tile.HEIGHT] * column[Tile.WIDTH]) * pixel_bytes}
+    only = {
+        TileKind.CONSTANT: 1 + pixel_bytes,
+        TileKind.RAW: 1 + int(column[TileField.HEIGHT] * column[TileField.WIDTH]) * pixel_bytes,
+    }
     return "it has another length than its kind" if len(own) != only.get(kind, len(own)) else None
 
 
@@ -126,18 +133,20 @@ def indexed(error, index):
 
 def lay_out_scratch(tiles):
     """Fill the rows of the scratch; its sizes."""
-    waves = (Kind.PALETTE, Kind.PACKED, Kind.CODED)
-    kind, channels, height, width = (tiles[row] for row in (Tile.KIND, Tile.CHANNELS, Tile.HEIGHT, Tile.WIDTH))
+    waves = (TileKind.PALETTE, TileKind.PACKED, TileKind.CODED)
+    kind, channels, height, width = (
+        tiles[row] for row in (TileField.KIND, TileField.CHANNELS, TileField.HEIGHT, TileField.WIDTH)
+    )
     skew = np.select([kind == each for each in waves], [SKEW[each] for each in waves], 0)
-    planes = np.select([kind == Kind.PALETTE, kind >= Kind.PACKED], [np.ones_like(kind), channels], 0)
+    planes = np.select([kind == TileKind.PALETTE, kind >= TileKind.PACKED], [np.ones_like(kind), channels], 0)
     values = planes * LANES * (width + skew * (LANES - 1))
     groups = channels * -(-height // GROUP) * -(-width // GROUP)
     blocks = channels * -(-height // BLOCK) * -(-width // BLOCK)
     coded_words = CODED_TILE_WORDS + CODED_PLANE_WORDS * channels + CODED_BLOCK_WORDS * blocks
-    entries = np.select([kind == Kind.PACKED, kind == Kind.CODED], [groups, coded_words], 0)
-    numbers = np.select([kind == Kind.PACKED, kind == Kind.CODED], [groups, blocks * (1 + BLOCK_SAMPLES)], 0)
+    entries = np.select([kind == TileKind.PACKED, kind == TileKind.CODED], [groups, coded_words], 0)
+    numbers = np.select([kind == TileKind.PACKED, kind == TileKind.CODED], [groups, blocks * (1 + BLOCK_SAMPLES)], 0)
     totals = []
-    for row, sizes in ((Tile.VALUES, values), (Tile.ENTRIES, entries), (Tile.NUMBERS, numbers)):
+    for row, sizes in ((TileField.VALUES, values), (TileField.ENTRIES, entries), (TileField.NUMBERS, numbers)):
         ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
         tiles[row, 1:] = ends[:-1]
         totals.append(int(ends[-1]))
@@ -145,9 +154,11 @@ def lay_out_scratch(tiles):
 
 
 def chains_of(tiles, kind):
-    own = np.flatnonzero(tiles[Tile.KIND] == kind)
+    own = np.flatnonzero(tiles[TileField.KIND] == kind)
     pairs = [
-        (tile, plane) for tile in own for plane in range(1 if kind == Kind.PALETTE else tiles[Tile.CHANNELS, tile])
+        (tile, plane)
+        for tile in own
+        for plane in range(1 if kind == TileKind.PALETTE else tiles[TileField.CHANNELS, tile])
     ]
     return own, np.array(pairs).reshape(-1, 2).T
 

@@ -10,7 +10,7 @@ import torch
 from tests.codec.pictures import Recipe
 
 import headrace
-from headrace.kernels import Resize, _decode, _devices, _resize, decode_batch, resize_batch
+from headrace.kernels import ResizeWindow, _decode, _resize, backend, decode_batch, resize_batch
 
 LIMIT = 65535  # of a grid in y and z
 
@@ -40,7 +40,7 @@ def test_a_batch_is_decoded_with_its_device_as_the_current_one(guarded):
 
 
 def test_images_are_resized_with_their_device_as_the_current_one(guarded):
-    resize_batch([torch.zeros((1, 4, 4), dtype=torch.uint8)], [Resize((4, 4), (2, 2))], backend="reference")
+    resize_batch([torch.zeros((1, 4, 4), dtype=torch.uint8)], [ResizeWindow((4, 4), (2, 2))], backend="reference")
 
     assert guarded == ["enter cpu", "leave cpu"]
 
@@ -55,7 +55,7 @@ def test_the_guard_is_that_of_the_device(device, made, monkeypatch):
 
     for module in (torch.cuda, torch.xpu):
         monkeypatch.setattr(module, "device", guard)
-    with _devices.launching_on(torch.device(device)):
+    with backend.launching_on(torch.device(device)):
         pass
 
     assert entered == ([] if made is None else [made])
@@ -80,7 +80,7 @@ def test_a_large_resize_has_a_grid_that_devices_accept(monkeypatch):
     for name, value in {"ROWS": 8, "COLUMNS": 32}.items():
         monkeypatch.setattr(resize, name, value)
     monkeypatch.setattr(_resize, "choose", lambda *_: "triton")
-    resize_batch([torch.zeros((1, 8, 8), dtype=torch.uint8)] * 3, [Resize((8, 8), (4096, 4096))] * 3)
+    resize_batch([torch.zeros((1, 8, 8), dtype=torch.uint8)] * 3, [ResizeWindow((8, 8), (4096, 4096))] * 3)
     [grid] = kernel.grids
 
     assert grid[0] == 3 * 512 * 128

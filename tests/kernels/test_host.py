@@ -22,9 +22,9 @@ from headrace.errors import (
     ImageTooLarge,
     InvalidRegion,
 )
-from headrace.kernels import Resize
+from headrace.kernels import ResizeWindow
 from headrace.kernels._describe import InMemory, describe
-from headrace.kernels._fields import Image, Kind, Tile
+from headrace.kernels.tables import ImageField, TileField, TileKind
 
 CANARY = 0xA5
 PICTURES = [
@@ -67,8 +67,8 @@ def fetched(fetch, tiles, payload_bytes):
 
 
 def test_tables_have_the_rows_that_kernels_know():
-    assert _core.TILE_ROWS.split() == [row.name for row in Tile]
-    assert _core.IMAGE_ROWS.split() == [row.name for row in Image]
+    assert _core.TILE_ROWS.split() == [row.name for row in TileField]
+    assert _core.IMAGE_ROWS.split() == [row.name for row in ImageField]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -77,7 +77,7 @@ def test_tables_payload_and_scratch_are_those_of_plain_numpy(files, seed):
     datas = [files[at] for at in rng.permutation(len(files))]
     regions = [some_region(rng, data) if rng.random() < 0.8 else None for data in datas]
     tiles, images, ranks, payload_bytes = plain.describe(datas, regions, 2**30)
-    found = describe(datas, regions, 2**30)
+    found = describe(InMemory(datas), regions, 2**30)
     assert found.payload_bytes == payload_bytes
     assert np.array_equal(found.tiles, tiles)
     assert np.array_equal(found.images, images)
@@ -88,7 +88,7 @@ def test_tables_payload_and_scratch_are_those_of_plain_numpy(files, seed):
     sizes, lists = _core.lay_out_scratch(found.tiles)
     assert sizes == plain.lay_out_scratch(tiles)
     assert np.array_equal(found.tiles, tiles)
-    for kind, (own, chains) in zip((Kind.PALETTE, Kind.PACKED, Kind.CODED), lists, strict=True):
+    for kind, (own, chains) in zip((TileKind.PALETTE, TileKind.PACKED, TileKind.CODED), lists, strict=True):
         expected_tiles, expected_chains = plain.chains_of(tiles, kind)
         assert np.array_equal(own, expected_tiles)
         assert np.array_equal(chains, expected_chains)
@@ -115,7 +115,7 @@ def by_numpy(datas, regions, most):
 
 
 def by_the_core(datas, regions, most):
-    found = describe(datas, regions, most)
+    found = describe(InMemory(datas), regions, most)
     return fetched(InMemory(datas).fetch, found.tiles, found.payload_bytes)
 
 
@@ -152,7 +152,7 @@ def test_tiles_are_fetched_from_files_as_from_memory(tmp_path, threads, at_hand)
         file.write(bytes(17))
         file.writelines(datas)
     regions = [(100, 300, 300, 20), (0, 700, 70, 900), None]
-    expected = describe(datas, regions, 2**30)
+    expected = describe(InMemory(datas), regions, 2**30)
     wanted = fetched(InMemory(datas).fetch, expected.tiles, expected.payload_bytes)
     heads = [data[: max(at_hand, head_bytes(data))] for data in datas]
     sizes = np.array([len(data) for data in datas], np.int64)
@@ -164,13 +164,13 @@ def test_tiles_are_fetched_from_files_as_from_memory(tmp_path, threads, at_hand)
         def fetch(tiles, payload):
             read.append(_core.fetch_tiles(heads, sizes, numbers, offsets, tiles, payload, threads)[0])
 
-        found = describe(datas, regions, 2**30)
+        found = describe(InMemory(datas), regions, 2**30)
         assert fetched(fetch, found.tiles, found.payload_bytes) == wanted
         assert (read[0] < sizes).all()
         assert (read[0] > 0).any() == (at_hand < 10**6)
 
         os.truncate(file.name, offsets[1] + sizes[1] - 1)
-        damaged = describe(datas, [regions[0], None, (0, 0, 1, 1)], 2**30)
+        damaged = describe(InMemory(datas), [regions[0], None, (0, 0, 1, 1)], 2**30)
         if at_hand < 10**6:
             with pytest.raises(CorruptDataset) as caught:
                 fetched(fetch, damaged.tiles, damaged.payload_bytes)
@@ -180,7 +180,7 @@ def test_tiles_are_fetched_from_files_as_from_memory(tmp_path, threads, at_hand)
 def head_bytes(data):
     """All that comes before the first tile."""
     tiles, *_ = plain.describe([data], [None], 2**30)
-    return int(tiles[Tile.SOURCE, 0])
+    return int(tiles[TileField.SOURCE, 0])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -188,13 +188,23 @@ def test_a_table_that_lies_moves_nothing_out_of_bounds(files, seed):
     """Whatever a table says, bytes come from its images and go to the payload, or it is refused."""
     rng = np.random.default_rng(seed)
     datas = files[:4]
-    sound = describe(datas, None, 2**30)
+    sound = describe(InMemory(datas), None, 2**30)
     numbers = [-(2**63), -(2**40), -1, 0, 1, 5, 2**20, 2**32, 2**40, 2**63 - 1]
     verdicts = set()
     for _ in range(300):
         tiles = sound.tiles.copy()
         for _ in range(int(rng.integers(1, 3))):
-            row = rng.choice([Tile.AT, Tile.LENGTH, Tile.IMAGE, Tile.SOURCE, Tile.HEIGHT, Tile.WIDTH, Tile.CHANNELS])
+            row = rng.choice(
+                [
+                    TileField.AT,
+                    TileField.LENGTH,
+                    TileField.IMAGE,
+                    TileField.SOURCE,
+                    TileField.HEIGHT,
+                    TileField.WIDTH,
+                    TileField.CHANNELS,
+                ]
+            )
             tiles[row, rng.integers(tiles.shape[1])] = rng.choice(numbers)
         try:
             fetched(InMemory(datas).fetch, tiles, sound.payload_bytes)
@@ -207,17 +217,17 @@ def test_a_table_that_lies_moves_nothing_out_of_bounds(files, seed):
 
 def test_lengths_of_arguments_have_to_agree(files):
     one, two = np.zeros(1, np.int64), np.zeros(2, np.int64)
-    tiles = np.zeros((len(Tile), 1), np.int64)
-    with pytest.raises(ValueError, match="for each image"):
+    tiles = np.zeros((len(TileField), 1), np.int64)
+    with pytest.raises(ValueError, match="one entry per image"):
         _core.describe_tiles(files[:1], two, np.zeros((1, 4), np.int64), 1)
-    with pytest.raises(ValueError, match="for each image"):
+    with pytest.raises(ValueError, match="one entry per image"):
         _core.fetch_tiles(files[:1], one, one, two, tiles, np.zeros(9, np.uint8), 1)
     with pytest.raises(ValueError, match="does not fit"):
         _core.read_pieces(one, one, one + 9, one, np.zeros(8, np.uint8), 1)
     with pytest.raises(TypeError, match="contiguous"):
         _core.read_pieces(one, one, one, one, np.zeros(8, np.uint8)[::2], 1)
     with pytest.raises(TypeError):  # what is filled in would be lost in a copy
-        _core.lay_out_scratch(np.ones((2, len(Tile)), np.int64).T)
+        _core.lay_out_scratch(np.ones((2, len(TileField)), np.int64).T)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -234,7 +244,7 @@ def test_taps_are_those_of_plain_numpy(seed):
         assert np.array_equal(found, np.concatenate(columns).astype(found.dtype))
     assert ranges.tolist() == [list(own) for _, own in expected]
     for (size, resized, begin, count, _), (_, (first, end)) in zip(axes, expected, strict=True):
-        job = Resize((size, size), (resized, resized), (begin, begin), (count, count))
+        job = ResizeWindow((size, size), (resized, resized), (begin, begin), (count, count))
         assert job.needed_region() == (first, first, end - first, end - first)
 
 

@@ -15,7 +15,7 @@ from tests.kernels import devices
 from tests.kernels.devices import DEVICE
 
 import headrace
-from headrace.kernels import _backend, decode_batch
+from headrace.kernels import backend, decode_batch
 
 MODES = ("fast", "dense")
 
@@ -118,7 +118,7 @@ def device_sizes(name, monkeypatch):
     on_device = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, on_device)
     with monkeypatch.context() as patch:
-        patch.setattr(_backend, "interprets", lambda: False)
+        patch.setattr(backend, "interprets", lambda: False)
         spec.loader.exec_module(on_device)
     sizes = {size: value for size, value in vars(on_device).items() if size.isupper() and isinstance(value, int)}
     return {size: value for size, value in sizes.items() if value != getattr(own, size)}

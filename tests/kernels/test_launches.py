@@ -12,7 +12,7 @@ from tests.kernels.devices import DEVICE, HAS_GPU
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import headrace
-from headrace.kernels import decode_batch, decode_prepared, prepare_batch
+from headrace.kernels import decode_batch, decode_staged, stage_batch
 
 FAST = ["packed_index_kernel", "wave_kernel", "finish_kernel"]
 DENSE = ["coded_index_kernel", "coded_numbers_kernel", "coded_expand_kernel", "wave_kernel", "finish_kernel"]
@@ -72,11 +72,11 @@ class NoWaiting(TorchDispatchMode):
 def test_nothing_is_asked_of_the_device(mode, triton_backend):
     pictures = [Recipe(20, 40, 3), Recipe(33, 9, 3, content="3 colours")]
     datas = [headrace.encode(picture.render(), mode=mode) for picture in pictures]
-    prepared = prepare_batch(datas, dtype="float32")
-    buffer = prepared.staged.buffer.to(DEVICE)
+    staged = stage_batch(datas, dtype="float32")
+    buffer = staged.buffer.to(DEVICE)
     status = torch.zeros(2, dtype=torch.int32, device=DEVICE)
     with NoWaiting():
-        decode_prepared(prepared, buffer, status=status, backend=triton_backend)
+        decode_staged(staged, buffer, status=status, backend=triton_backend)
 
     assert status.tolist() == [0, 0]
 

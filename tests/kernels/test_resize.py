@@ -15,7 +15,7 @@ from tests.kernels.devices import DEVICE, HAS_GPU
 
 import headrace
 from headrace.errors import InvalidOutput
-from headrace.kernels import Resize, decode_batch, resize_batch
+from headrace.kernels import ResizeWindow, decode_batch, resize_batch
 
 SIZES = [(37, 61), (20, 20), (90, 13), (5, 7)]
 
@@ -39,7 +39,7 @@ def assert_within(found, expected, levels=1):
 def test_pillow_agrees(backend):
     images = [picture(*size) for size in SIZES]
     resized = resize_batch(
-        [tensor(image) for image in images], [Resize(size, (24, 28)) for size in SIZES], backend=backend
+        [tensor(image) for image in images], [ResizeWindow(size, (24, 28)) for size in SIZES], backend=backend
     )
     for found, image in zip(resized, images, strict=True):
         assert_within(found, pillow(image, 24, 28))
@@ -49,7 +49,7 @@ def test_pillow_agrees(backend):
 def test_the_transforms_of_the_cpu_agree(dtype, backend, tmp_path):
     image = picture(41, 30, dtype=dtype)
     expected = cpu_resized(image, 17, 25, tmp_path)
-    [found] = resize_batch([tensor(image)], [Resize((41, 30), (17, 25))], backend=backend)
+    [found] = resize_batch([tensor(image)], [ResizeWindow((41, 30), (17, 25))], backend=backend)
 
     assert_within(found, expected)
 
@@ -66,7 +66,7 @@ def cpu_resized(image, height, width, folder):
 
 def test_equal_sizes_change_nothing(backend):
     image = picture(19, 23)
-    [found] = resize_batch([tensor(image)], [Resize((19, 23), (19, 23))], backend=backend)
+    [found] = resize_batch([tensor(image)], [ResizeWindow((19, 23), (19, 23))], backend=backend)
 
     assert torch.equal(found, tensor(image))
 
@@ -75,8 +75,8 @@ def test_a_window_of_what_was_decoded(backend):
     """Only the needed region is decoded, and only the window made of it, mirrored."""
     image = picture(60, 80)
     data = headrace.encode(image, mode="fast")
-    whole = Resize((60, 80), (30, 36))
-    window = Resize((60, 80), (30, 36), begin=(7, 9), count=(12, 20))
+    whole = ResizeWindow((60, 80), (30, 36))
+    window = ResizeWindow((60, 80), (30, 36), begin=(7, 9), count=(12, 20))
     region = window.needed_region()
     [decoded] = decode_batch([data], regions=[region], device=DEVICE, backend=backend)
     cut = dataclasses.replace(window, origin=region[:2])
@@ -90,8 +90,8 @@ def test_a_window_of_what_was_decoded(backend):
 
 def test_levels_are_rounded_before_they_are_normalised(backend):
     image = picture(30, 20)
-    [levels] = resize_batch([tensor(image)], [Resize((30, 20), (8, 9))], backend=backend)
-    [found] = resize_batch([tensor(image)], [Resize((30, 20), (8, 9))], mean=0.5, std=0.25, backend=backend)
+    [levels] = resize_batch([tensor(image)], [ResizeWindow((30, 20), (8, 9))], backend=backend)
+    [found] = resize_batch([tensor(image)], [ResizeWindow((30, 20), (8, 9))], mean=0.5, std=0.25, backend=backend)
     expected = levels.cpu().numpy().astype(np.float32) * np.float32(1 / (255 * 0.25)) + np.float32(-2)
 
     assert np.array_equal(found.cpu().numpy(), expected)
@@ -103,7 +103,7 @@ def test_one_launch_for_all(triton_backend):
     with interpreter.counted() as launched:
         resize_batch(
             [tensor(picture(*size)) for size in SIZES],
-            [Resize(size, (24, 28)) for size in SIZES],
+            [ResizeWindow(size, (24, 28)) for size in SIZES],
             backend=triton_backend,
         )
 
@@ -112,8 +112,10 @@ def test_one_launch_for_all(triton_backend):
 
 def test_what_is_not_at_hand_is_refused():
     with pytest.raises(ValueError, match=r"rows 0 to 10 .* are needed"):
-        resize_batch([tensor(picture(9, 10))], [Resize((10, 10), (5, 5))])
+        resize_batch([tensor(picture(9, 10))], [ResizeWindow((10, 10), (5, 5))])
     with pytest.raises(ValueError, match="not within the resized image"):
-        Resize((10, 10), (5, 5), begin=(1, 0), count=(5, 5))
+        ResizeWindow((10, 10), (5, 5), begin=(1, 0), count=(5, 5))
     with pytest.raises(InvalidOutput, match="comes out as"):
-        resize_batch([tensor(picture(9, 10))], [Resize((9, 10), (5, 5))], out=torch.zeros((1, 3, 5, 6), device=DEVICE))
+        resize_batch(
+            [tensor(picture(9, 10))], [ResizeWindow((9, 10), (5, 5))], out=torch.zeros((1, 3, 5, 6), device=DEVICE)
+        )

@@ -14,8 +14,8 @@ from tests.kernels.devices import DEVICE, HAS_GPU
 
 import headrace
 from headrace.errors import CorruptImage, HeadraceError
-from headrace.kernels import _batch, _decode, decode_batch, decode_prepared, prepare_batch
-from headrace.kernels._fields import Tile
+from headrace.kernels import _batch, _decode, decode_batch, decode_staged, stage_batch
+from headrace.kernels.tables import TileField
 
 TILED = ("palette", "packed", "coded", "many tiles", "ranks")
 
@@ -30,7 +30,7 @@ def cpu(data):
 def passes_the_host(data):
     """Whether all that is wrong with a file, if anything, is inside of its tiles."""
     try:
-        prepare_batch([data])
+        stage_batch([data])
     except HeadraceError:
         assert cpu(data) is None, "the host refuses what the CPU decodes"
         return False
@@ -92,10 +92,10 @@ def ranges(monkeypatch):
     if HAS_GPU:
         pytest.skip("addresses are checked in the interpreter")
     found = interpreter.Ranges()
-    place = _batch.place
+    on_device = _batch.on_device
 
     def watched(*args, **options):
-        batch = place(*args, **options)
+        batch = on_device(*args, **options)
         found.forget()  # an earlier batch, whose memory may be this one's now
         for tensor in (batch.values, batch.entries, batch.numbers, batch.status, batch.out):
             found.allow(tensor, write=True)
@@ -103,11 +103,11 @@ def ranges(monkeypatch):
             if name != "payload":
                 found.allow(part.of_device(batch.buffer))
         payload = batch.payload.data_ptr()
-        for at, length in batch.tiles[[Tile.AT, Tile.LENGTH]].T.tolist():
+        for at, length in batch.tiles[[TileField.AT, TileField.LENGTH]].T.tolist():
             found.allow_bytes(payload + at, payload + at + length - found.cut)
         return batch
 
-    monkeypatch.setattr(_decode, "place", watched)
+    monkeypatch.setattr(_decode, "on_device", watched)
     return found
 
 
@@ -154,10 +154,10 @@ def test_what_lies_between_tiles_does_not_matter(triton_backend):
     outcomes = []
     for poison in (0x00, 0xFF):
         room = torch.full((1 << 20,), poison, dtype=torch.uint8)
-        prepared = prepare_batch(datas, buffer=room)
+        staged = stage_batch(datas, buffer=room)
         status = torch.zeros(len(datas), dtype=torch.int32, device=DEVICE)
-        buffer = prepared.staged.buffer.to(DEVICE)
-        images = decode_prepared(prepared, buffer, status=status, backend=triton_backend)
+        buffer = staged.buffer.to(DEVICE)
+        images = decode_staged(staged, buffer, status=status, backend=triton_backend)
         codes = status.tolist()
         outcomes.append((codes, [image for image, code in zip(images, codes, strict=True) if not code]))
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headrace.codec import encode
-from headrace.kernels import DeviceUse, _devices, _selftest, prepare_batch
-from headrace.kernels._fields import Kind, Tile
+from headrace.kernels import DeviceUse, _selftest, backend, stage_batch
 from headrace.kernels._selftest import CONTENTS, picture, reason_against_device, self_test
+from headrace.kernels.tables import TileField, TileKind
 
 CPU = torch.device("cpu")
 BYTES = DeviceUse(frozenset({"uint8"}), frozenset({None}), frozenset())
@@ -23,17 +23,17 @@ EVERYTHING = DeviceUse(
 
 
 def tiles_of(data):
-    staged = prepare_batch([data]).staged
-    return set(staged.parts["tiles"].of_host(staged.buffer)[Tile.KIND].tolist())
+    staged = stage_batch([data])
+    return set(staged.parts["tiles"].of_host(staged.buffer)[TileField.KIND].tolist())
 
 
 @pytest.mark.parametrize("stored", sorted(EVERYTHING.stored))
 @pytest.mark.parametrize("mode", ["fast", "dense"])
 def test_every_kind_of_tile_is_tested(stored, mode):
-    own = Kind.PACKED if mode == "fast" else Kind.CODED
+    own = TileKind.PACKED if mode == "fast" else TileKind.CODED
     kinds = [tiles_of(encode(picture(content, stored, sparse=False), mode=mode)) for content in CONTENTS]
 
-    assert kinds[:3] == [{Kind.CONSTANT}, {Kind.RAW}, {Kind.PALETTE}]
+    assert kinds[:3] == [{TileKind.CONSTANT}, {TileKind.RAW}, {TileKind.PALETTE}]
     assert own in kinds[3]
     assert kinds[4] == {own}
 
@@ -43,7 +43,7 @@ def test_batches_are_narrow_and_wide_with_and_without_ranks(stored):
     """Each is a variant of the kernels."""
     variants = set()
     for contents, sparse in _selftest._batches(stored):
-        staged = prepare_batch([encode(picture(content, stored, sparse=sparse)) for content in contents]).staged
+        staged = stage_batch([encode(picture(content, stored, sparse=sparse)) for content in contents])
         variants.add((staged.wide, staged.parts["ranks"].shape[0] > 0))
 
     assert variants == (
@@ -123,13 +123,13 @@ def test_the_result_is_kept_for_each_device_and_version(monkeypatch):
         ("cuda", {}, None),
         ("cuda", {"get_device_capability": lambda _device: (7, 5)}, "compute capability 8.0 or higher; cuda has 7.5"),
         ("cuda", {"is_available": lambda: False}, "finds no CUDA or ROCm device"),
-        ("xpu", {}, "never compiled for devices of type 'xpu'"),
-        ("cpu", {}, "never compiled for devices of type 'cpu'"),
+        ("xpu", {}, "not compiled for devices of type 'xpu'"),
+        ("cpu", {}, "not compiled for devices of type 'cpu'"),
     ],
 )
 def test_devices_that_are_compiled_for(device, changes, words, cuda):
     vars(cuda).update(changes)
-    found = _devices.reason_not_compiled_for(torch.device(device))
+    found = backend.reason_not_compiled_for(torch.device(device))
 
     assert found is None if words is None else words in found
 
@@ -139,4 +139,4 @@ def test_amd_devices_that_are_compiled_for(name, known, cuda, monkeypatch):
     monkeypatch.setattr(torch.version, "hip", "6.4")
     cuda.get_device_properties = lambda _device: types.SimpleNamespace(gcnArchName=name)
 
-    assert (_devices.reason_not_compiled_for(torch.device("cuda")) is None) == known
+    assert (backend.reason_not_compiled_for(torch.device("cuda")) is None) == known

@@ -13,7 +13,7 @@ import torch
 from tests.kernels.devices import DEVICE
 
 from headrace.errors import CorruptImage, HeadraceError, UnsupportedImage
-from headrace.kernels import decode_batch, prepare_batch
+from headrace.kernels import decode_batch, stage_batch
 
 VECTORS = Path(__file__).resolve().parents[2] / "spec" / "vectors"
 MANIFEST = json.loads((VECTORS / "manifest.json").read_text())
@@ -78,7 +78,7 @@ def test_the_kernels_give_the_pixels_of_every_vector(batch, triton_backend):
 def found_by_the_host(data):
     """What is wrong outside of tiles is found before anything is decoded, whatever decodes it."""
     try:
-        prepare_batch([data])
+        stage_batch([data])
     except HeadraceError as error:
         return error
     return None

@@ -17,7 +17,7 @@ from tests.loader.datasets import write  # noqa: E402
 
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
-from headrace.kernels import _backend  # noqa: E402
+from headrace.kernels import backend  # noqa: E402
 from headrace.loader import limit_storage  # noqa: E402
 from headrace.loader.device import _choice as _device_choice  # noqa: E402
 from headrace.loader.device._choice import device_formats  # noqa: E402
@@ -81,7 +81,7 @@ def deep(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _plain_pytorch(monkeypatch):
     """Quicker than Triton's interpreter, which has a test of its own; and memory that nobody wrote shows."""
-    monkeypatch.setattr(_backend, "interprets", lambda: False)
+    monkeypatch.setattr(backend, "interprets", lambda: False)
     empty = torch.empty
 
     def poisoned(*args, **options):
@@ -221,7 +221,7 @@ def test_of_a_large_image_only_the_tiles_of_the_crop_are_read(tmp_path):
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_the_interpreter_agrees(mixed, monkeypatch):
     """Triton's own kernels, interpreted: a batch of all formats and of masks."""
-    monkeypatch.setattr(_backend, "interprets", lambda: not devices.HAS_GPU)
+    monkeypatch.setattr(backend, "interprets", lambda: not devices.HAS_GPU)
     with interpreter.quick():
         assert_epochs_agree(mixed, transform=[RandomCrop(20), HorizontalFlip()], indices=range(6), batch_size=6)
 
@@ -230,7 +230,7 @@ def test_the_interpreter_agrees(mixed, monkeypatch):
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 @pytest.mark.parametrize("transform", [EXACT["crop"], RESIZED["normalised"]], ids=["crop", "resized"])
 def test_the_interpreter_agrees_over_an_epoch(mixed, deep, transform, monkeypatch):
-    monkeypatch.setattr(_backend, "interprets", lambda: not devices.HAS_GPU)
+    monkeypatch.setattr(backend, "interprets", lambda: not devices.HAS_GPU)
     most = (1 / 255 + 1e-6) / min(STD) if transform is RESIZED["normalised"] else 0
     with interpreter.quick():
         assert_epochs_agree(mixed, most, transform=transform)

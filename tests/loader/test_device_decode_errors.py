@@ -20,7 +20,7 @@ from tests.loader.datasets import labels, our_threads, threads_left, write  # no
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
 from headrace.errors import CorruptDataset, CorruptImage, LoaderError, TransformError  # noqa: E402
-from headrace.kernels import _backend  # noqa: E402
+from headrace.kernels import backend  # noqa: E402
 from headrace.records.checksum import crc32c  # noqa: E402
 from headrace.transforms import CenterCrop, RandomCrop, Resize  # noqa: E402
 
@@ -34,7 +34,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _plain_pytorch(monkeypatch):
-    monkeypatch.setattr(_backend, "interprets", lambda: False)
+    monkeypatch.setattr(backend, "interprets", lambda: False)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the tensors are small
     yield
@@ -79,7 +79,7 @@ def behind_its_sums(data):
     changed[begin : begin + 2] = {"fast": 3, "dense": 4}[head.mode], 0xFF
     struct.pack_into("<I", changed, index + 4 * tiles, crc32c(bytes(changed[begin : begin + length])))
     struct.pack_into("<I", changed, begin - 4, crc32c(bytes(changed[: begin - 4])))
-    kernels.prepare_batch([bytes(changed)])  # the host finds nothing
+    kernels.stage_batch([bytes(changed)])  # the host finds nothing
     return bytes(changed)
 
 
@@ -169,12 +169,12 @@ def test_a_failure_of_the_device_reaches_the_trainer(whole, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(kernels, "decode_prepared", broken)
+    monkeypatch.setattr(kernels, "decode_staged", broken)
     with load(whole) as loader:
         with pytest.raises(RuntimeError, match="out of memory"):
             list(loader)
         monkeypatch.undo()
-        monkeypatch.setattr(_backend, "interprets", lambda: False)
+        monkeypatch.setattr(backend, "interprets", lambda: False)
         assert labels(loader)[0] == [0, 1, 2, 3]
 
 

@@ -17,7 +17,7 @@ from tests.loader.test_device import Event  # noqa: E402
 
 import headrace  # noqa: E402
 from headrace import kernels  # noqa: E402
-from headrace.kernels import _backend  # noqa: E402
+from headrace.kernels import backend  # noqa: E402
 from headrace.loader._threads import Stopped  # noqa: E402
 from headrace.loader.device import _work as _device_work  # noqa: E402
 from headrace.loader.device._source import DeviceSource  # noqa: E402
@@ -90,8 +90,8 @@ def schedule(diary, seconds):
 def cuda(monkeypatch):
     fake = Cuda()
     monkeypatch.setattr(torch, "cuda", fake)
-    monkeypatch.setattr(_backend, "interprets", lambda: False)
-    empty, decode, send = torch.empty, kernels.decode_prepared, Staging.send
+    monkeypatch.setattr(backend, "interprets", lambda: False)
+    empty, decode, send = torch.empty, kernels.decode_staged, Staging.send
 
     def unpinned(*args, pin_memory=False, **options):
         if pin_memory:
@@ -108,7 +108,7 @@ def cuda(monkeypatch):
 
     fake.shared = []
     monkeypatch.setattr(torch, "empty", unpinned)
-    monkeypatch.setattr(kernels, "decode_prepared", noted)
+    monkeypatch.setattr(kernels, "decode_staged", noted)
     monkeypatch.setattr(Staging, "send", sent)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: fake.shared.append((tensor, stream)))
     return fake

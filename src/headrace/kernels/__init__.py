@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding on the accelerator: whole batches of `.hri` images, from compressed bytes to the training tensor.
+"""Decode batches of `.hri` images on a device, from compressed bytes to the training tensor.
 
-Needs PyTorch; where Triton is there too, its kernels do the work, else plain PyTorch does.
+Needs PyTorch. Triton kernels run where Triton is installed and supports the device; otherwise plain PyTorch runs.
 """
 
 from importlib.util import find_spec
@@ -11,28 +11,28 @@ from headrace.errors import MissingExtra
 if find_spec("torch") is None:
     raise MissingExtra('decoding on a device needs PyTorch: pip install "headrace[gpu]"')
 
-from headrace.kernels._backend import Backend, has_triton
-from headrace.kernels._decode import PreparedBatch, decode_batch, decode_prepared, prepare_batch
+from headrace.kernels._batch import StagedBatch
+from headrace.kernels._decode import decode_batch, decode_staged, stage_batch
 from headrace.kernels._describe import TileSource
-from headrace.kernels._devices import reason_not_compiled_for
 from headrace.kernels._resize import resize_batch
 from headrace.kernels._selftest import DeviceUse, reason_against_device
 from headrace.kernels._status import check_status, failures
-from headrace.kernels.resize._jobs import Resize
+from headrace.kernels.backend import Backend, has_triton, reason_not_compiled_for
+from headrace.kernels.resize._windows import ResizeWindow
 
 __all__ = [
     "Backend",
     "DeviceUse",
-    "PreparedBatch",
-    "Resize",
+    "ResizeWindow",
+    "StagedBatch",
     "TileSource",
     "check_status",
     "decode_batch",
-    "decode_prepared",
+    "decode_staged",
     "failures",
     "has_triton",
-    "prepare_batch",
     "reason_against_device",
     "reason_not_compiled_for",
     "resize_batch",
+    "stage_batch",
 ]

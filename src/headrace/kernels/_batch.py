@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch on its way to a device: all that kernels read, laid out in one buffer, so that one copy brings it there.
+"""A batch on its way to a device: everything that kernels read, in one buffer, so that one copy transfers it.
 
-    +---------+--------+--------+-------+---------+--------------------------+
-    | payload | tiles  | images | ranks | factors | lists of tiles, of chains|
-    +---------+--------+--------+-------+---------+--------------------------+
+    +---------+-------+--------+-------+---------+-------------------------+
+    | payload | tiles | images | ranks | factors | lists of tiles and chains |
+    +---------+-------+--------+-------+---------+-------------------------+
 
-The payload comes first: what the lists hold, and how long they are, shows only when the tiles are there. A *chain* is a
-plane of a tile, which a wave decodes. Each kind of tile that has waves has a list of its tiles and one of its chains.
-Scratch is laid out here too: all sizes follow from headers and kinds, so the device has to be asked nothing.
+The payload comes first, because the sizes of the lists are known only after the tiles were fetched. A *chain* is one
+plane of one tile, which one wave decodes. Each kind of tile that has waves has a list of its tiles and one of its
+chains. Sizes of scratch memory follow from headers and kinds, so the host never waits for the device.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,21 +22,18 @@ import torch
 
 from headrace import _core
 from headrace.kernels._describe import Description, TileSource
-from headrace.kernels._fields import ALIGNMENT, MAX_CHANNELS, Image, Kind, Tile
+from headrace.kernels.tables import ALIGNMENT, TileField, TileKind
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-WAVE_KINDS = (Kind.PALETTE, Kind.PACKED, Kind.CODED)
+WAVE_KINDS = (TileKind.PALETTE, TileKind.PACKED, TileKind.CODED)
 GROUP, BLOCK = 4, 8  # sides of the squares of packed and coded tiles
 BLOCK_SAMPLES = BLOCK * BLOCK
-# What a coded tile keeps in its entries: some words of its own, some of each plane, some of each block.
+# Words of the `entries` scratch that a coded tile has: per tile, per plane and per block.
 CODED_TILE_WORDS, CODED_PLANE_WORDS, CODED_BLOCK_WORDS = 4, 12, 4
 
 
 @dataclass(frozen=True)
-class Part:
-    """A piece of the buffer."""
+class BufferPart:
+    """An array within a buffer of bytes."""
 
     start: int  # in bytes
     shape: tuple[int, ...]
@@ -57,9 +53,18 @@ class Part:
         return buffer[self.start : self.end].view(dtype).view(self.shape)
 
 
+def append_parts(parts: dict[str, BufferPart], arrays: dict[str, npt.NDArray[Any]]) -> int:
+    """Add a part for each array behind the existing ones; return where the last one ends."""
+    end = max((part.end for part in parts.values()), default=0)
+    for name, array in arrays.items():
+        parts[name] = BufferPart(-(-end // ALIGNMENT) * ALIGNMENT, array.shape, array.dtype)
+        end = parts[name].end
+    return end
+
+
 @dataclass(frozen=True)
 class Scratch:
-    """How much scratch a batch needs, in elements."""
+    """How much scratch memory a batch needs, in elements."""
 
     values: int  # uint8, or int16 in a wide batch
     entries: int  # int32
@@ -68,56 +73,61 @@ class Scratch:
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A batch in the host's memory. Copy `buffer` to the device in one piece and decode it there."""
+    """A verified batch in host memory: copy `buffer` to the device in one piece and pass it to `decode_staged`."""
 
-    buffer: torch.Tensor  # uint8, pinned if it was asked for
-    parts: dict[str, Part]
+    buffer: torch.Tensor  # uint8; pinned if requested
+    parts: dict[str, BufferPart]
     scratch: Scratch
-    n_images: int
     wide: bool
     """Whether any image has coded values of 16 bits."""
     max_width: int
-    """Of a tile."""
-    max_channels: int
+    """Width of the widest tile."""
+    shapes: list[tuple[int, int, int]]
+    """Shapes of the decoded images, [C, H, W] each."""
+    dtype: torch.dtype
+    out_channels: int
+    """Channels of every decoded image; 0 if each keeps its own. 3 of up to 2 channels repeats the first."""
 
-    def has(self, kind: Kind) -> bool:
+    def has(self, kind: TileKind) -> bool:
         return f"{kind.name.lower()}_tiles" in self.parts
+
+    @property
+    def even(self) -> bool:
+        """Whether all images have the same shape."""
+        return len(set(self.shapes)) <= 1
 
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """A batch in the device's memory, and the scratch to decode it with. All that a kernel sees."""
+    """A batch in device memory with its scratch: everything that the kernels access."""
 
     staged: StagedBatch
+    buffer: torch.Tensor
     payload: torch.Tensor  # uint8
-    tiles: torch.Tensor  # int64 [Tile, tiles]
-    images: torch.Tensor  # int64 [Image, images]
+    tiles: torch.Tensor  # int64 [TileField, tiles]
+    images: torch.Tensor  # int64 [ImageField, images]
     ranks: torch.Tensor  # int32
-    factors: torch.Tensor  # float32 [scale and shift, Sample, MAX_CHANNELS]
+    factors: torch.Tensor  # float32 [scale and shift, SampleType, MAX_CHANNELS]
     values: torch.Tensor
     entries: torch.Tensor
     numbers: torch.Tensor
     status: torch.Tensor  # int32 [images]
-    out: torch.Tensor  # all images, in one piece of memory
-    out_channels: int
-    """How many come out of an image: 0 for its own; 3 of up to 2 repeats the first."""
+    out: torch.Tensor  # all images, in one allocation
 
     @property
     def wide(self) -> bool:
         return self.staged.wide
 
-    def tiles_of(self, kind: Kind) -> torch.Tensor:
-        """The numbers of the tiles of a kind, int32 [n]."""
+    def tiles_of(self, kind: TileKind) -> torch.Tensor:
+        """Columns of the tile table that are of a kind, int32 [n]."""
         return self._part(f"{kind.name.lower()}_tiles")
 
-    def chains_of(self, kind: Kind) -> torch.Tensor:
-        """The tile and the plane of each chain of a kind, int32 [2, n]."""
+    def chains_of(self, kind: TileKind) -> torch.Tensor:
+        """Tile and plane of each chain of a kind, int32 [2, n]."""
         return self._part(f"{kind.name.lower()}_chains")
 
     def _part(self, name: str) -> torch.Tensor:
         return self.staged.parts[name].of_device(self.buffer)
-
-    buffer: torch.Tensor
 
 
 def stage(
@@ -125,10 +135,21 @@ def stage(
     description: Description,
     factors: npt.NDArray[np.float32],
     *,
-    buffer: torch.Tensor | None = None,
-    pin: bool = False,
+    buffer: torch.Tensor | None,
+    pin: bool,
+    **output: Any,
 ) -> StagedBatch:
-    """Fetch the tiles and lay the batch out in `buffer`, or a new one if that is none or too small."""
+    """Fetch the tiles and lay the batch out in `buffer`, or in a new one if that is None or too small.
+
+    Args:
+        source: Fetches the tiles.
+        description: The tables.
+        factors: Scale and shift of the output.
+        buffer: A uint8 tensor of the host.
+        pin: Whether a new buffer is pinned.
+        **output: The fields of `StagedBatch` that describe the decoded images.
+
+    """
     tiles = description.tiles
     arrays: dict[str, npt.NDArray[Any]] = {
         "tiles": tiles,
@@ -136,42 +157,33 @@ def stage(
         "ranks": description.ranks,
         "factors": factors,
     }
-    parts = {"payload": Part(0, (description.payload_bytes,), np.dtype(np.uint8))}
-    most = description.payload_bytes + sum(each.nbytes for each in arrays.values()) + _most_list_bytes(tiles)
-    most += ALIGNMENT * (1 + len(arrays) + 2 * len(WAVE_KINDS))
-    if buffer is None or buffer.numel() < most:
-        buffer = torch.empty(most, dtype=torch.uint8, pin_memory=pin)
+    parts = {"payload": BufferPart(0, (description.payload_bytes,), np.dtype(np.uint8))}
+    # At most every tile has a wave for each channel: one int32 per tile, and two per chain.
+    list_bytes = 4 * (int(tiles.shape[1]) + 2 * int(tiles[TileField.CHANNELS].sum()))
+    max_bytes = description.payload_bytes + sum(each.nbytes for each in arrays.values()) + list_bytes
+    max_bytes += ALIGNMENT * (1 + len(arrays) + 2 * len(WAVE_KINDS))
+    if buffer is None or buffer.numel() < max_bytes:
+        buffer = torch.empty(max_bytes, dtype=torch.uint8, pin_memory=pin)
     source.fetch(tiles, parts["payload"].of_host(buffer))
     sizes, lists = _core.lay_out_scratch(tiles)
     for kind, (own, chains) in zip(WAVE_KINDS, lists, strict=True):
         if len(own):
             arrays |= {f"{kind.name.lower()}_tiles": own, f"{kind.name.lower()}_chains": chains}
-    end = parts["payload"].end
+    end = append_parts(parts, arrays)
     for name, array in arrays.items():
-        parts[name] = Part(-(-end // ALIGNMENT) * ALIGNMENT, array.shape, array.dtype)
-        end = parts[name].end
         parts[name].of_host(buffer)[...] = array
     return StagedBatch(
         buffer=buffer[:end],
         parts=parts,
         scratch=Scratch(*sizes),
-        n_images=description.images.shape[1],
-        wide=bool((tiles[Tile.BITS] == 16).any()),
-        max_width=int(tiles[Tile.WIDTH].max(initial=1)),
-        max_channels=int(tiles[Tile.CHANNELS].max(initial=1)),
+        wide=bool((tiles[TileField.BITS] == 16).any()),
+        max_width=int(tiles[TileField.WIDTH].max(initial=1)),
+        **output,
     )
 
 
-def _most_list_bytes(tiles: npt.NDArray[np.int64]) -> int:
-    """How long the lists of tiles and of chains are if every tile has a wave for each channel."""
-    planes = int(tiles[Tile.CHANNELS].sum())
-    return 4 * (int(tiles.shape[1]) + 2 * planes)
-
-
-def place(
-    staged: StagedBatch, buffer: torch.Tensor, out: torch.Tensor, status: torch.Tensor, out_channels: int
-) -> DeviceBatch:
-    """The batch whose `buffer` was copied to a device, with scratch of that device's memory."""
+def on_device(staged: StagedBatch, buffer: torch.Tensor, out: torch.Tensor, status: torch.Tensor) -> DeviceBatch:
+    """Return the batch whose `buffer` was copied to a device, with scratch in that device's memory."""
     scratch, parts = staged.scratch, staged.parts
 
     def empty(size: int, dtype: torch.dtype) -> torch.Tensor:
@@ -186,40 +198,4 @@ def place(
         numbers=empty(scratch.numbers, torch.uint8),
         status=status,
         out=out,
-        out_channels=out_channels,
     )
-
-
-def factors_of(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
-    """Scale and shift of each channel for each kind of sample, as the CPU's transforms have them."""
-    return _factors(tuple(mean), tuple(std))
-
-
-@lru_cache(maxsize=64)  # batch after batch has the same
-def _factors(mean: tuple[float, ...], std: tuple[float, ...]) -> npt.NDArray[np.float32]:
-    levels = np.array([255, 65535, 32768])[:, None]
-    spread_mean, spread_std = (
-        np.resize(np.asarray(values, np.float64), MAX_CHANNELS) if len(values) == 1 else _padded(values)
-        for values in (mean, std)
-    )
-    scale = 1 / (levels * spread_std)
-    shift = np.broadcast_to(-spread_mean / spread_std, scale.shape)
-    factors: npt.NDArray[np.float32] = np.stack([scale, shift]).astype(np.float32)
-    factors.flags.writeable = False
-    return factors
-
-
-def _padded(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    padded = np.ones(MAX_CHANNELS)
-    padded[: len(values)] = values
-    return padded
-
-
-def out_places(images: npt.NDArray[np.int64], channels: npt.NDArray[np.int64]) -> int:
-    """Lay the images out one behind the other, [C, H, W] each; fills the table's columns and gives the elements."""
-    height, width = images[Image.HEIGHT], images[Image.WIDTH]
-    sizes = channels * height * width
-    ends = np.cumsum(sizes)
-    images[Image.OUT] = ends - sizes
-    images[Image.STRIDE_C], images[Image.STRIDE_Y], images[Image.STRIDE_X] = height * width, width, 1
-    return int(ends[-1]) if len(ends) else 0

@@ -19,14 +19,13 @@ import numpy.typing as npt
 import torch
 
 from headrace.codec import encode
-from headrace.kernels._backend import has_triton
-from headrace.kernels._batch import factors_of
 from headrace.kernels._decode import decode_batch
-from headrace.kernels._fields import Sample
-from headrace.kernels._normalisation import output_dtype
+from headrace.kernels._output import factors_of, output_dtype
 from headrace.kernels._resize import resize_batch
+from headrace.kernels.backend import has_triton
 from headrace.kernels.finish.reference import convert_levels
-from headrace.kernels.resize._jobs import Resize
+from headrace.kernels.resize._windows import ResizeWindow
+from headrace.kernels.tables import SampleType
 
 _SHAPE = (37, 70, 3)  # two rows of tiles; fills neither tiles nor blocks nor groups
 _MODES: tuple[Literal["fast"], Literal["dense"]] = ("fast", "dense")
@@ -97,7 +96,7 @@ def _check_decoding(
 ) -> None:
     pictures = [picture(content, stored, sparse=sparse) for content in contents]
     datas = [encode(pixels, mode=mode) for pixels in pictures for mode in _MODES]
-    dtype = output_dtype(made, {getattr(torch, stored)}, normalised=False)
+    dtype = output_dtype(made, {getattr(torch, stored)}, normalized=False)
     normalised = {"mean": _MEAN, "std": _STD} if dtype.is_floating_point else {}
     found = decode_batch(datas, device=device, dtype=dtype, **normalised)  # type: ignore[arg-type]
     for number, image in enumerate(found):
@@ -110,8 +109,8 @@ def _check_decoding(
 
 def _check_resizing(device: torch.device, stored: str, made: str | None) -> None:
     image = torch.from_numpy(picture("smooth", stored, sparse=False).transpose(2, 0, 1).copy())
-    resize = Resize(_SHAPE[:2], (24, 40), begin=(1, 2), count=(20, 33))
-    dtype = output_dtype(made, {image.dtype}, normalised=False)
+    resize = ResizeWindow(_SHAPE[:2], (24, 40), begin=(1, 2), count=(20, 33))
+    dtype = output_dtype(made, {image.dtype}, normalized=False)
     found, expected = (
         resize_batch([image.to(place)], [resize], dtype=dtype, flips=[True]).cpu().double()
         for place in (device, torch.device("cpu"))
@@ -125,7 +124,7 @@ def _check_resizing(device: torch.device, stored: str, made: str | None) -> None
 def _converted(pixels: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
     """What must come out of pixels [H, W, C], as [C, H, W]."""
     levels = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.int64))
-    kind = torch.full((1, 1, 1), Sample[str(pixels.dtype).upper()])
+    kind = torch.full((1, 1, 1), SampleType[str(pixels.dtype).upper()])
     factors = torch.from_numpy(np.array(factors_of(_MEAN, _STD)))
     channel = torch.arange(len(levels))[:, None, None]
     return convert_levels(levels, kind.expand_as(channel), channel, factors, dtype).to(dtype)

@@ -13,8 +13,8 @@ import torch
 from tests.kernels.devices import HAS_GPU
 from tests.kernels.ptx.program import has_compiler
 
-from headrace.kernels import _backend
-from headrace.kernels._fields import Tile
+from headrace.kernels import backend
+from headrace.kernels.tables import TileField
 
 BUILD = Path(__file__).resolve().parents[3] / "build"
 TARGETS = ("sm_80", "sm_90")
@@ -37,7 +37,7 @@ def tiles_of(name, arguments):
     """Of the payload a kernel may read the bytes of its tiles, and nothing between them."""
     if name != "payload":
         return None
-    pairs = arguments["tiles"][[Tile.AT, Tile.LENGTH]].T.tolist()
+    pairs = arguments["tiles"][[TileField.AT, TileField.LENGTH]].T.tolist()
     return [(int(at), int(length)) for at, length in pairs]
 
 
@@ -50,15 +50,14 @@ def target(request):
 @pytest.fixture
 def make_executor(target, monkeypatch):
     """Make an executor on which Triton launches until the test ends."""
+    from benchmarks._kernels.variants import TARGETS as GPU_TARGETS  # noqa: PLC0415 - imports Triton
     from tests.kernels.ptx import driver  # noqa: PLC0415
-
-    from headrace.kernels import _ahead  # noqa: PLC0415 - imports Triton
 
     def make(**options):
         executor = driver.Executor(
-            _ahead.TARGETS[target], BUILD / "ptx", writable=WRITABLE, **({"pieces": tiles_of} | options)
+            GPU_TARGETS[target], BUILD / "ptx", writable=WRITABLE, **({"pieces": tiles_of} | options)
         )
-        monkeypatch.setattr(_backend, "runs_triton", lambda device: device.type == "cpu")
+        monkeypatch.setattr(backend, "runs_triton", lambda device: device.type == "cpu")
         monkeypatch.setattr(driver.drivers, "_active", executor)
         return executor
 

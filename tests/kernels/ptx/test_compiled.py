@@ -15,7 +15,7 @@ from tests.codec.pictures import Recipe
 from tests.kernels import test_finish, test_images, test_resize, test_safety, test_vectors
 
 import headrace
-from headrace.kernels import Resize, decode_batch, resize_batch
+from headrace.kernels import ResizeWindow, decode_batch, resize_batch
 
 pytestmark = [pytest.mark.compiled, pytest.mark.usefixtures("executor")]
 BACKEND = "triton"
@@ -74,7 +74,7 @@ def test_resize_equals_the_reference(dtype, made):
     """Both add up the same products; the reference in another order, so levels may differ by one."""
     sizes = [(37, 61), (20, 20), (90, 13), (5, 7), (1, 1)]
     images = [test_resize.tensor(test_resize.picture(*size, dtype=dtype)) for size in sizes]
-    resizes = [Resize(size, (24, 40), begin=(1, 2), count=(20, 33)) for size in sizes]
+    resizes = [ResizeWindow(size, (24, 40), begin=(1, 2), count=(20, 33)) for size in sizes]
     flips = [i % 2 == 1 for i in range(len(sizes))]
     options = {} if made == "same" else {"dtype": made}
     found, expected = (

@@ -9,8 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headrace.kernels._fields import SIZES, SLICES
-from headrace.kernels._lanes import (
+from headrace.kernels._triton_shared import (
     BAD_ESCAPES,
     BAD_LENGTH,
     BAD_PADDING,
@@ -48,6 +47,7 @@ from headrace.kernels.coded._words import (
     RAW_AT,
     ROWS_AT,
 )
+from headrace.kernels.tables import SIZES, SLICES
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)

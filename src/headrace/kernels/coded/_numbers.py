@@ -9,8 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headrace.kernels._fields import SIZES, SLICES
-from headrace.kernels._lanes import (
+from headrace.kernels._triton_shared import (
     BAD_SECTION,
     BAD_UNARY,
     BOTH_PHASES,
@@ -45,6 +44,7 @@ from headrace.kernels.coded._words import (
     SECTION_AT,
     SECTION_BYTES,
 )
+from headrace.kernels.tables import SIZES, SLICES
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)

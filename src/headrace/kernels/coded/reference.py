@@ -12,14 +12,11 @@ import torch
 from headrace.kernels._batch import (
     BLOCK,
     BLOCK_SAMPLES,
-    CODED_BLOCK_WORDS,
-    CODED_PLANE_WORDS,
-    CODED_TILE_WORDS,
     DeviceBatch,
 )
-from headrace.kernels._fields import LANES, Kind, Tile
-from headrace.kernels._plain import Tiles, average, exclusive, slices, store, unzigzag
 from headrace.kernels._status import Reason
+from headrace.kernels._torch_shared import Tiles, average, exclusive, slices, store, unzigzag
+from headrace.kernels.tables import LANES, TileField, TileKind
 
 FIRST_CLASS, ESCAPE, PAIR_BITS, STRIP = 8, 12, 4, 32
 ZERO, PAIRS, PLAIN, TAIL, HALF, DOUBLE, AS_IS = range(7)
@@ -33,33 +30,22 @@ CLASSES = {
 NUMBERS = [0, 32, 64, 64, 64, 64, 0]  # of each code
 
 
-def index(batch: DeviceBatch) -> None:
-    """Find the classes of all blocks."""
-    for tiles in slices(batch, batch.tiles_of(Kind.CODED)):
-        channels, down, across = tiles[Tile.CHANNELS], *_blocks(tiles)
+def expand(batch: DeviceBatch) -> None:
+    """Compute the residuals of all coded tiles and write them to their slots."""
+    for tiles in slices(batch, batch.tiles_of(TileKind.CODED)):
+        channels, down, across = tiles[TileField.CHANNELS], *_blocks(tiles)
         tiles.colour()
         _check_strips(tiles)
-        layout = _Layout(tiles)
-        numbers = tiles.unary(layout.begin, layout.class_bytes, channels * down * across)
-        _store_classes(tiles, _classes(tiles, numbers))
+        offsets = _SectionOffsets(tiles)
+        numbers = tiles.unary(offsets.begin, offsets.class_bytes, channels * down * across)
+        _expand(tiles, offsets, _classes(tiles, numbers))
 
 
-def numbers(batch: DeviceBatch) -> None:
-    """Nothing: each plane's numbers are read where they are used."""
-    del batch
-
-
-def expand(batch: DeviceBatch) -> None:
-    """Make the residuals of all samples and write them to their slots."""
-    for tiles in slices(batch, batch.tiles_of(Kind.CODED)):
-        _expand(tiles)
-
-
-class _Layout:
+class _SectionOffsets:
     """Where the parts of coded tiles begin that do not hang on the classes."""
 
     def __init__(self, tiles: Tiles) -> None:
-        channels = tiles[Tile.CHANNELS]
+        channels = tiles[TileField.CHANNELS]
         self.ids_at = 1 + (channels + 3) // 4
         self.sizes_at = self.ids_at + channels * _predictor_bytes(tiles)
         wide = tiles.n == 16
@@ -69,20 +55,20 @@ class _Layout:
 
 
 def _blocks(tiles: Tiles) -> tuple[torch.Tensor, torch.Tensor]:
-    return -(-tiles[Tile.HEIGHT] // BLOCK), -(-tiles[Tile.WIDTH] // BLOCK)
+    return -(-tiles[TileField.HEIGHT] // BLOCK), -(-tiles[TileField.WIDTH] // BLOCK)
 
 
 def _predictor_bytes(tiles: Tiles) -> torch.Tensor:
-    return (-(-tiles[Tile.WIDTH] // STRIP) + 1) // 2
+    return (-(-tiles[TileField.WIDTH] // STRIP) + 1) // 2
 
 
 def _check_strips(tiles: Tiles) -> None:
-    strips, stored = -(-tiles[Tile.WIDTH] // STRIP), _predictor_bytes(tiles)
+    strips, stored = -(-tiles[TileField.WIDTH] // STRIP), _predictor_bytes(tiles)
     nibble = torch.arange(2 * 4 * tiles.max_channels, device=strips.device)[None]
-    at = (1 + (tiles[Tile.CHANNELS] + 3) // 4)[:, None]
+    at = (1 + (tiles[TileField.CHANNELS] + 3) // 4)[:, None]
     chosen = tiles.bytes(at + (nibble >> 1)) >> 4 * (nibble & 1) & 15
     used = nibble % (2 * stored)[:, None] < strips[:, None]
-    there = nibble < (2 * stored * tiles[Tile.CHANNELS])[:, None]
+    there = nibble < (2 * stored * tiles[TileField.CHANNELS])[:, None]
     tiles.report(Reason.PREDICTOR, (there & (chosen > torch.where(used, 4, 0))).any(1))
 
 
@@ -96,7 +82,7 @@ def _classes(tiles: Tiles, numbers: torch.Tensor) -> torch.Tensor:
     beyond = torch.zeros_like(plane + down, dtype=torch.bool)
     for y in range(most[0]):
         for x in range(most[1]):
-            inside = (plane < tiles[Tile.CHANNELS].view(-1, 1)) & (y < down) & (x < across)
+            inside = (plane < tiles[TileField.CHANNELS].view(-1, 1)) & (y < down) & (x < across)
             k = torch.where(inside, (plane * down + y) * across + x, 0)
             left, above = classes[:, :, y, x - 1], classes[:, :, y - 1, x]
             predicted = average(left, above) if x and y else left if x else above if y else 0 * left + FIRST_CLASS
@@ -107,43 +93,32 @@ def _classes(tiles: Tiles, numbers: torch.Tensor) -> torch.Tensor:
     return torch.where(classes > highest[..., None, None], 0, classes)
 
 
-def _table_places(tiles: Tiles) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the words of each block are [n, planes, blocks], and whether there is such a block."""
-    down, across = _blocks(tiles)
-    blocks = (down * across).view(-1, 1, 1)
-    channels = tiles[Tile.CHANNELS].view(-1, 1, 1)
-    plane = torch.arange(tiles.max_channels, device=blocks.device)[None, :, None]
-    block = torch.arange(LANES // BLOCK * -(-tiles.max_width // BLOCK), device=blocks.device)[None, None]
-    first = tiles[Tile.ENTRIES].view(-1, 1, 1) + CODED_TILE_WORDS + CODED_PLANE_WORDS * channels
-    return first + (plane * blocks + block) * CODED_BLOCK_WORDS, (plane < channels) & (block < blocks)
+def _in_raster_order(tiles: Tiles, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the classes as [n, planes, blocks], in each tile's own order of blocks, and which of them exist."""
+    down, across = (count.view(-1, 1, 1) for count in _blocks(tiles))
+    block = torch.arange(classes[0, 0].numel(), device=classes.device)[None, None]
+    plane = torch.arange(classes.shape[1], device=classes.device)[None, :, None]
+    exists = (plane < tiles[TileField.CHANNELS].view(-1, 1, 1)) & (block < down * across)
+    place = (block // across * classes.shape[3] + block % across).clamp(max=block.shape[2] - 1)
+    return torch.where(exists, classes.flatten(2).gather(2, place.expand(-1, classes.shape[1], -1)), 0), exists
 
 
-def _store_classes(tiles: Tiles, classes: torch.Tensor) -> None:
-    places, there = _table_places(tiles)
-    across = _blocks(tiles)[1].view(-1, 1, 1)
-    block = torch.arange(places.shape[2], device=places.device)[None, None]
-    flat = (block // across * classes.shape[3] + block % across).clamp(max=classes[0, 0].numel() - 1)
-    store(tiles.batch.entries, places, classes.flatten(2).gather(2, flat.expand(-1, classes.shape[1], -1)), there)
-
-
-def _expand(tiles: Tiles) -> None:
+def _expand(tiles: Tiles, layout: _SectionOffsets, classes: torch.Tensor) -> None:
     device = tiles.which.device
-    places, there = _table_places(tiles)  # [n, planes, blocks]
-    classes = torch.where(there, tiles.batch.entries[torch.where(there, places, 0)].long(), 0)
+    classes, there = _in_raster_order(tiles, classes)  # [n, planes, blocks]
     wide = (tiles.n == 16).long().view(-1, 1, 1)
     tables = torch.tensor([[*CLASSES[8], *[(0, ZERO)] * 16], CLASSES[16]], device=device)  # [2, 32, s and code]
     s, code = tables[wide, classes].unbind(-1)
     n_numbers = torch.tensor(NUMBERS, device=device)[code]
-    layout = _Layout(tiles)
 
     raw_starts = exclusive(8 * s.flatten(1), 1).view(s.shape) + (layout.begin + layout.class_bytes).view(-1, 1, 1)
     sections_at = layout.begin + layout.class_bytes + 8 * s.flatten(1).sum(1)
     plane = torch.arange(s.shape[1], device=device)[None]
     sizes = tiles.shorts(layout.sizes_at[:, None] + 2 + 2 * plane)
-    sizes = torch.where(plane < tiles[Tile.CHANNELS][:, None], sizes, 0)
+    sizes = torch.where(plane < tiles[TileField.CHANNELS][:, None], sizes, 0)
     escapes_at = sections_at + sizes.sum(1)
     extra_at = escapes_at + 2 * layout.n_escapes
-    tiles.report(Reason.SECTION, extra_at > tiles[Tile.LENGTH])
+    tiles.report(Reason.SECTION, extra_at > tiles[TileField.LENGTH])
 
     # Each of the 64 samples of a block [n, planes, blocks, 64] finds its own number, bits and escape.
     q = _samples_of_numbers(tiles, sections_at[:, None] + exclusive(sizes, 1), sizes, n_numbers, code)
@@ -201,14 +176,18 @@ def _store_residuals(tiles: Tiles, residuals: torch.Tensor, there: torch.Tensor)
     sample = torch.arange(BLOCK_SAMPLES, device=across.device)[None]
     y = block // across * BLOCK + sample // BLOCK
     x = block % across * BLOCK + sample % BLOCK
-    inside = there[..., None] & (y < tiles[Tile.HEIGHT].view(-1, 1, 1, 1)) & (x < tiles[Tile.WIDTH].view(-1, 1, 1, 1))
+    inside = (
+        there[..., None]
+        & (y < tiles[TileField.HEIGHT].view(-1, 1, 1, 1))
+        & (x < tiles[TileField.WIDTH].view(-1, 1, 1, 1))
+    )
     plane = torch.arange(residuals.shape[1], device=across.device)[None]
-    slot = tiles[Tile.VALUES][:, None] + plane * LANES * (tiles[Tile.WIDTH][:, None] + 2 * (LANES - 1))
+    slot = tiles[TileField.VALUES][:, None] + plane * LANES * (tiles[TileField.WIDTH][:, None] + 2 * (LANES - 1))
     store(tiles.batch.values, slot[:, :, None, None] + (x + 2 * y) * LANES + y, residuals, inside)
 
 
 def _check_end(tiles: Tiles, extra_at: torch.Tensor, n_bits: torch.Tensor, other_escapes: torch.Tensor) -> None:
     tiles.report(Reason.ESCAPES, other_escapes)
-    tiles.report(Reason.LENGTH, extra_at + (n_bits + 7 >> 3) != tiles[Tile.LENGTH])
+    tiles.report(Reason.LENGTH, extra_at + (n_bits + 7 >> 3) != tiles[TileField.LENGTH])
     last = tiles.bytes((extra_at + (n_bits >> 3))[:, None])[:, 0]
     tiles.report(Reason.PADDING, (n_bits & 7 > 0) & (last >> (n_bits & 7) != 0))

@@ -6,8 +6,8 @@ from __future__ import annotations
 import torch
 
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import LANES, SKEW, Image, Kind, Sample, Tile
-from headrace.kernels._plain import Tiles, average, grid, slices
+from headrace.kernels._torch_shared import Tiles, average, grid, slices
+from headrace.kernels.tables import LANES, SKEW, ImageField, SampleType, TileField, TileKind
 
 _INTEGER_BITS = {torch.uint8: 8, torch.uint16: 16, torch.int16: 15}  # of the range that is not negative
 
@@ -22,41 +22,46 @@ def run(batch: DeviceBatch) -> None:
 def _run(tiles: Tiles) -> None:
     batch = tiles.batch
 
-    def of_tile(field: Tile) -> torch.Tensor:
+    def of_tile(field: TileField) -> torch.Tensor:
         return tiles[field].view(-1, 1, 1)
 
-    def of_image(field: Image) -> torch.Tensor:
-        return batch.images[field][tiles[Tile.IMAGE]].view(-1, 1, 1)
+    def of_image(field: ImageField) -> torch.Tensor:
+        return batch.images[field][tiles[TileField.IMAGE]].view(-1, 1, 1)
 
     y, x = grid(LANES, tiles.max_width, tiles.which.device)  # [LANES, 1], [1, width]
-    row, column = of_tile(Tile.TOP) + y, of_tile(Tile.LEFT) + x
-    width, channels = of_image(Image.WIDTH), of_tile(Tile.CHANNELS)
-    wanted = (y < of_tile(Tile.HEIGHT)) & (x < of_tile(Tile.WIDTH)) & (row >= 0) & (row < of_image(Image.HEIGHT))
+    row, column = of_tile(TileField.TOP) + y, of_tile(TileField.LEFT) + x
+    width, channels = of_image(ImageField.WIDTH), of_tile(TileField.CHANNELS)
+    wanted = (
+        (y < of_tile(TileField.HEIGHT))
+        & (x < of_tile(TileField.WIDTH))
+        & (row >= 0)
+        & (row < of_image(ImageField.HEIGHT))
+    )
     wanted = wanted & (column >= 0) & (column < width)  # [n, LANES, width]
-    column = torch.where(of_image(Image.FLIP) > 0, width - 1 - column, column)
-    pixel = of_image(Image.OUT) + row * of_image(Image.STRIDE_Y) + column * of_image(Image.STRIDE_X)
-    kept = channels if batch.out_channels == 0 else torch.full_like(channels, batch.out_channels)
+    column = torch.where(of_image(ImageField.FLIP) > 0, width - 1 - column, column)
+    pixel = of_image(ImageField.OUT) + row * of_image(ImageField.STRIDE_Y) + column * of_image(ImageField.STRIDE_X)
+    kept = channels if batch.staged.out_channels == 0 else torch.full_like(channels, batch.staged.out_channels)
     spread = (channels <= 2) & (kept == 3)  # one channel comes out as three
-    codes = torch.where(of_tile(Tile.KIND) >= Kind.PACKED, _colour_codes(tiles)[:, :, None], 0)  # [n, 64, 1]
+    codes = torch.where(of_tile(TileField.KIND) >= TileKind.PACKED, _colour_codes(tiles)[:, :, None], 0)  # [n, 64, 1]
 
     near = far = torch.zeros_like(pixel)
     for plane in range(tiles.max_channels):
         channel = torch.where((channels > 1) & (plane < 2), 1 - plane, plane)
         value = _coded_values(tiles, plane, channel, y, x, wanted)
         code = codes.gather(1, channel)
-        mid = 1 << of_tile(Tile.BITS) - 1
+        mid = 1 << of_tile(TileField.BITS) - 1
         reference = torch.where(code == 2, average(near, far), near)
         value = torch.where(code > 0, value + reference - mid, value) & 2 * mid - 1
         near, far = (near, value) if plane == 1 else (value, near)
 
-        stored = of_image(Image.DTYPE)
-        level = _levels(batch, value, of_image(Image.RANKS), of_image(Image.RANK_COUNT), wanted)
-        level = torch.where(stored == Sample.INT16, level - 32768, level)
+        stored = of_image(ImageField.DTYPE)
+        level = _levels(batch, value, of_image(ImageField.RANKS), of_image(ImageField.RANK_COUNT), wanted)
+        level = torch.where(stored == SampleType.INT16, level - 32768, level)
         for copy in range(3):
             comes = torch.where(spread, channel == 0, (channel < kept) & (copy == 0)) & (plane < channels) & wanted
             came_out = torch.where(spread, copy, channel)
             made = convert_levels(level, stored, came_out, batch.factors, batch.out.dtype)
-            _put(batch.out, (pixel + came_out * of_image(Image.STRIDE_C))[comes], made[comes])
+            _put(batch.out, (pixel + came_out * of_image(ImageField.STRIDE_C))[comes], made[comes])
 
 
 def _colour_codes(tiles: Tiles) -> torch.Tensor:
@@ -68,19 +73,19 @@ def _coded_values(
     tiles: Tiles, plane: int, channel: torch.Tensor, y: torch.Tensor, x: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
     """What a tile holds of a plane: its own values, the colours of its numbers, or the results of its waves."""
-    kind, channels = tiles[Tile.KIND].view(-1, 1, 1), tiles[Tile.CHANNELS].view(-1, 1, 1)
-    w, size = tiles[Tile.WIDTH].view(-1, 1, 1), (tiles.n // 8).view(-1, 1, 1)
-    has_plane = (kind >= Kind.PACKED) & (plane < channels) | (kind == Kind.PALETTE)
-    skew = torch.where(kind == Kind.CODED, SKEW[Kind.CODED], SKEW[Kind.PACKED])
-    slot = torch.where(kind == Kind.PALETTE, 0, plane) * LANES * (w + skew * (LANES - 1))
-    place = tiles[Tile.VALUES].view(-1, 1, 1) + slot + (x + skew * y) * LANES + y
+    kind, channels = tiles[TileField.KIND].view(-1, 1, 1), tiles[TileField.CHANNELS].view(-1, 1, 1)
+    w, size = tiles[TileField.WIDTH].view(-1, 1, 1), (tiles.n // 8).view(-1, 1, 1)
+    has_plane = (kind >= TileKind.PACKED) & (plane < channels) | (kind == TileKind.PALETTE)
+    skew = torch.where(kind == TileKind.CODED, SKEW[TileKind.CODED], SKEW[TileKind.PACKED])
+    slot = torch.where(kind == TileKind.PALETTE, 0, plane) * LANES * (w + skew * (LANES - 1))
+    place = tiles[TileField.VALUES].view(-1, 1, 1) + slot + (x + skew * y) * LANES + y
     values = tiles.batch.values
     empty = len(values) == 0
     found = torch.zeros_like(place) if empty else values[torch.where(mask & has_plane, place, 0)].long() & 0xFFFF
-    pixel = torch.where(kind == Kind.PALETTE, found, torch.where(kind == Kind.RAW, y * w + x, 0))
-    at = torch.where(kind == Kind.PALETTE, 2, 1) + (pixel * channels + channel) * size
+    pixel = torch.where(kind == TileKind.PALETTE, found, torch.where(kind == TileKind.RAW, y * w + x, 0))
+    at = torch.where(kind == TileKind.PALETTE, 2, 1) + (pixel * channels + channel) * size
     listed = tiles.bytes(at) | torch.where(size == 2, tiles.bytes(at + 1) << 8, 0)
-    return torch.where(kind >= Kind.PACKED, found, listed)
+    return torch.where(kind >= TileKind.PACKED, found, listed)
 
 
 def _levels(
@@ -102,11 +107,11 @@ def convert_levels(
         made: torch.Tensor = level.float() * scale + shift
         return made.to(dtype)
     new = _INTEGER_BITS[dtype]
-    own = torch.where(stored == Sample.UINT8, 8, torch.where(stored == Sample.UINT16, 16, 15))
+    own = torch.where(stored == SampleType.UINT8, 8, torch.where(stored == SampleType.UINT16, 16, 15))
     positive = level.clamp(min=0)
     larger = positive << (new - own).clamp(min=0)
     if new == 16:
-        larger = torch.where(stored == Sample.UINT8, positive * 257, larger)
+        larger = torch.where(stored == SampleType.UINT8, positive * 257, larger)
     scaled = torch.where(own > new, positive >> (own - new).clamp(min=0), larger)
     return torch.where(own == new, level, scaled)
 

@@ -14,10 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import LANES, SIZES, SLICES, Kind
-from headrace.kernels._lanes import (
+from headrace.kernels._triton_shared import (
     CODED,
     IMAGE_DTYPE,
     IMAGE_FLIP,
@@ -50,6 +48,8 @@ from headrace.kernels._lanes import (
     tile_field,
     tile_place,
 )
+from headrace.kernels.backend import sized
+from headrace.kernels.tables import LANES, SIZES, SLICES, TileKind
 
 UINT8 = tl.constexpr(0)
 UINT16 = tl.constexpr(1)
@@ -210,7 +210,7 @@ def convert_level(value, stored, FORM: tl.constexpr):
 def run(batch: DeviceBatch) -> None:
     """Write all images of a batch."""
     staged = batch.staged
-    most_steps = staged.max_width + (2 if staged.has(Kind.CODED) else 1) * (LANES - 1)
+    most_steps = staged.max_width + (2 if staged.has(TileKind.CODED) else 1) * (LANES - 1)
     finish_kernel[(batch.tiles.shape[1], triton.cdiv(most_steps, STEPS * TURNS))](
         batch.payload,
         batch.tiles,
@@ -221,7 +221,7 @@ def run(batch: DeviceBatch) -> None:
         batch.factors,
         batch.values,
         batch.out,
-        batch.out_channels,
+        batch.staged.out_channels,
         FORM=FORMS[batch.out.dtype],
         WIDE=batch.wide,
         RANKED=batch.ranks.numel() > 0,

@@ -6,22 +6,22 @@ from __future__ import annotations
 import torch
 
 from headrace.kernels._batch import GROUP, DeviceBatch
-from headrace.kernels._fields import LANES, Kind, Tile
-from headrace.kernels._plain import Tiles, exclusive, grid, slices, store, unzigzag
 from headrace.kernels._status import Reason
+from headrace.kernels._torch_shared import Tiles, exclusive, grid, slices, store, unzigzag
+from headrace.kernels.tables import LANES, TileField, TileKind
 
 FIRST_WIDTH = 4
 
 
 def index(batch: DeviceBatch) -> None:
     """Fill the entries of all packed tiles."""
-    for tiles in slices(batch, batch.tiles_of(Kind.PACKED)):
+    for tiles in slices(batch, batch.tiles_of(TileKind.PACKED)):
         _index(tiles)
 
 
 def _index(tiles: Tiles) -> None:
-    channels = tiles[Tile.CHANNELS]
-    down, across = (-(-tiles[side] // GROUP) for side in (Tile.HEIGHT, Tile.WIDTH))
+    channels = tiles[TileField.CHANNELS]
+    down, across = (-(-tiles[side] // GROUP) for side in (TileField.HEIGHT, TileField.WIDTH))
     tiles.colour()
     ids_at = 1 + (channels + 3) // 4
     _check_predictors(tiles, ids_at)
@@ -44,13 +44,13 @@ def _index(tiles: Tiles) -> None:
     widths = torch.where(inside, torch.minimum(widths, n), 0)
     begin = size_at + 2 + size
     starts = begin.view(-1, 1, 1, 1) + exclusive(2 * widths.flatten(1), 1).view(inside.shape)
-    tiles.report(Reason.LENGTH, begin + 2 * widths.flatten(1).sum(1) != tiles[Tile.LENGTH])
-    store(tiles.batch.entries, tiles[Tile.ENTRIES].view(-1, 1, 1, 1) + entry, starts << 5 | widths, inside)
+    tiles.report(Reason.LENGTH, begin + 2 * widths.flatten(1).sum(1) != tiles[TileField.LENGTH])
+    store(tiles.batch.entries, tiles[TileField.ENTRIES].view(-1, 1, 1, 1) + entry, starts << 5 | widths, inside)
 
 
 def _check_predictors(tiles: Tiles, at: torch.Tensor) -> None:
     plane = torch.arange(64, device=at.device)[None]
-    channels = tiles[Tile.CHANNELS][:, None]
+    channels = tiles[TileField.CHANNELS][:, None]
     chosen = (tiles.bytes(at[:, None] + (plane >> 1)) >> 4 * (plane & 1)) & 15
     highest = torch.where(plane < channels, 2, 0)
     tiles.report(Reason.PREDICTOR, ((chosen > highest) & (plane < (channels + 1) // 2 * 2)).any(1))

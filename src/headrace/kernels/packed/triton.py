@@ -9,11 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headrace.kernels import _fields
-from headrace.kernels._backend import sized
+from headrace.kernels import tables
 from headrace.kernels._batch import GROUP, DeviceBatch
-from headrace.kernels._fields import SIZES, SLICES, Kind
-from headrace.kernels._lanes import (
+from headrace.kernels._triton_shared import (
     BAD_LENGTH,
     BAD_PREDICTOR,
     BAD_SECTION,
@@ -43,9 +41,11 @@ from headrace.kernels._lanes import (
     unary_positions,
     unzigzag,
 )
+from headrace.kernels.backend import sized
+from headrace.kernels.tables import SIZES, SLICES, TileKind
 
 CHUNK, WARPS = sized(256, 1024), 4
-ACROSS = _fields.TILE_WIDTH // GROUP  # of the widest tile: narrower ones need no other compilation
+ACROSS = tables.TILE_WIDTH // GROUP  # of the widest tile: narrower ones need no other compilation
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
@@ -127,7 +127,7 @@ def predictor_flaw(base, at, channels, length):
 
 def index(batch: DeviceBatch) -> None:
     """Fill the entries of all packed tiles."""
-    own = batch.tiles_of(Kind.PACKED)
+    own = batch.tiles_of(TileKind.PACKED)
     for phases in phases_of(batch.payload.device):
         packed_index_kernel[(len(own),)](
             batch.payload,

@@ -6,29 +6,29 @@ from __future__ import annotations
 import torch
 
 from headrace.kernels._batch import BLOCK, DeviceBatch
-from headrace.kernels._fields import LANES, Kind, Tile
-from headrace.kernels._plain import Tiles, exclusive, slices, store
 from headrace.kernels._status import Reason
+from headrace.kernels._torch_shared import Tiles, exclusive, slices, store
+from headrace.kernels.tables import LANES, TileField, TileKind
 
 NONE = 255  # stands for no exception
 
 
 def expand(batch: DeviceBatch) -> None:
     """Write the exceptions of all palette tiles to their slots, and 255 where there is none."""
-    for tiles in slices(batch, batch.tiles_of(Kind.PALETTE)):
+    for tiles in slices(batch, batch.tiles_of(TileKind.PALETTE)):
         _expand(tiles)
 
 
 def _expand(tiles: Tiles) -> None:
     device = tiles.which.device
-    h, w = tiles[Tile.HEIGHT], tiles[Tile.WIDTH]
+    h, w = tiles[TileField.HEIGHT], tiles[TileField.WIDTH]
     count = tiles.bytes(torch.ones_like(h)[:, None])[:, 0]
     _check_palette(tiles, count)
     bits_each = ((count[:, None] - 1) >> torch.arange(8, device=device) > 0).sum(1)[:, None]
 
     across = -(-w // BLOCK)
     blocks = -(-h // BLOCK) * across
-    flags_at = 2 + count * tiles[Tile.CHANNELS] * tiles.n // 8
+    flags_at = 2 + count * tiles[TileField.CHANNELS] * tiles.n // 8
     block = torch.arange(LANES // BLOCK * -(-tiles.max_width // BLOCK) + 8, device=device)[None]
     flags = tiles.bytes(flags_at[:, None] + (block >> 3)) >> (block & 7) & 1
     stored = block < (-(-blocks // 8) * 8)[:, None]
@@ -54,13 +54,13 @@ def _expand(tiles: Tiles) -> None:
     unsound = ((excepted == 1) & (~inside | (numbers >= count[:, None]))).any(1)
     tiles.report(Reason.EXCEPTION, empty | unsound)
     _check_end(tiles, numbers_at, excepted.sum(1) * bits_each[:, 0])
-    slot = tiles.slots(torch.zeros_like(h), Kind.PALETTE)[:, None]
+    slot = tiles.slots(torch.zeros_like(h), TileKind.PALETTE)[:, None]
     store(tiles.batch.values, slot + (x + y) * LANES + y, torch.where(excepted == 1, numbers, NONE), inside)
 
 
 def _check_palette(tiles: Tiles, count: torch.Tensor) -> None:
     """There are two or more colours, each above the one before it (spec §6.3)."""
-    channels, size = tiles[Tile.CHANNELS][:, None], (tiles.n // 8)[:, None]
+    channels, size = tiles[TileField.CHANNELS][:, None], (tiles.n // 8)[:, None]
     colour = torch.arange(255, device=count.device)[None]
     compared = colour + 1 < count[:, None]
     above = decided = torch.zeros_like(compared)
@@ -77,7 +77,7 @@ def _check_palette(tiles: Tiles, count: torch.Tensor) -> None:
 
 
 def _check_end(tiles: Tiles, numbers_at: torch.Tensor, n_bits: torch.Tensor) -> None:
-    tiles.report(Reason.LENGTH, numbers_at + (n_bits + 7 >> 3) != tiles[Tile.LENGTH])
+    tiles.report(Reason.LENGTH, numbers_at + (n_bits + 7 >> 3) != tiles[TileField.LENGTH])
     last = tiles.bytes((numbers_at + (n_bits >> 3))[:, None])[:, 0]
     tiles.report(Reason.PADDING, (n_bits & 7 > 0) & (last >> (n_bits & 7) != 0))
 

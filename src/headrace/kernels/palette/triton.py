@@ -9,10 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import SIZES, SLICES, Kind
-from headrace.kernels._lanes import (
+from headrace.kernels._triton_shared import (
     BAD_EXCEPTION,
     BAD_LENGTH,
     BAD_PADDING,
@@ -32,6 +30,8 @@ from headrace.kernels._lanes import (
     tile_field,
     tile_place,
 )
+from headrace.kernels.backend import sized
+from headrace.kernels.tables import SIZES, SLICES, TileKind
 
 BLOCKS, WARPS = sized(16, 128), 4
 
@@ -145,7 +145,7 @@ def palette_flaw(base, count, channels, value_bytes, length):
 
 def expand(batch: DeviceBatch) -> None:
     """Write the exceptions of all palette tiles to their slots, and 255 where there is none."""
-    own = batch.tiles_of(Kind.PALETTE)
+    own = batch.tiles_of(TileKind.PALETTE)
     palette_expand_kernel[(len(own),)](
         batch.payload,
         batch.tiles,

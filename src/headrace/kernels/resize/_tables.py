@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from headrace.errors import InvalidOutput
-from headrace.kernels._batch import Part
-from headrace.kernels._fields import ALIGNMENT
-from headrace.kernels.resize._jobs import Job, Resize, make_taps
+from headrace.kernels._batch import BufferPart
+from headrace.kernels.resize._windows import ResizeField, ResizeWindow, make_taps
+from headrace.kernels.tables import ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class ResizeBatch:
     """All that the kernel sees."""
 
     source: torch.Tensor
-    jobs: torch.Tensor  # int64 [Job, images]
+    jobs: torch.Tensor  # int64 [ResizeField, images]
     first: torch.Tensor  # int32, like the count; of all rows and columns
     count: torch.Tensor
     position: torch.Tensor  # float32, like the two that follow
     step: torch.Tensor
     unit: torch.Tensor
-    factors: torch.Tensor  # float32 [scale and shift, Sample, MAX_CHANNELS]
+    factors: torch.Tensor  # float32 [scale and shift, SampleType, MAX_CHANNELS]
     out: torch.Tensor
     max_height: int
     max_width: int
@@ -34,7 +34,7 @@ class ResizeBatch:
 
 def make_batch(
     images: Sequence[torch.Tensor],
-    resizes: Sequence[Resize],
+    resizes: Sequence[ResizeWindow],
     flips: Sequence[bool] | None,
     factors: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
     out: torch.Tensor,
@@ -53,12 +53,12 @@ def make_batch(
         window = image.shape[0], height, width, at, at + height
         columns.append((offsets[i], *image.stride(), *window, i * strides[0], *strides[1:], flip))
         at += height + width
-    jobs = np.ascontiguousarray(np.array(columns, np.int64).reshape(-1, len(Job)).T)
+    jobs = np.ascontiguousarray(np.array(columns, np.int64).reshape(-1, len(ResizeField)).T)
     arrays = {"jobs": jobs, "factors": factors, **vars(taps)}
-    parts: dict[str, Part] = {}
+    parts: dict[str, BufferPart] = {}
     end = 0
     for name, array in arrays.items():
-        parts[name] = Part(-(-end // ALIGNMENT) * ALIGNMENT, array.shape, array.dtype)
+        parts[name] = BufferPart(-(-end // ALIGNMENT) * ALIGNMENT, array.shape, array.dtype)
         end = parts[name].end
     staged = torch.empty(end, dtype=torch.uint8, pin_memory=source.device.type == "cuda")
     for name, array in arrays.items():
@@ -67,8 +67,8 @@ def make_batch(
     return ResizeBatch(
         source=source,
         out=out,
-        max_height=int(jobs[Job.HEIGHT].max(initial=1)),
-        max_width=int(jobs[Job.WIDTH].max(initial=1)),
+        max_height=int(jobs[ResizeField.HEIGHT].max(initial=1)),
+        max_width=int(jobs[ResizeField.WIDTH].max(initial=1)),
         **{name: part.of_device(buffer) for name, part in parts.items()},
     )
 
@@ -84,7 +84,9 @@ def _one_memory(images: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[int]
     return whole, [int(image.storage_offset()) for image in images]
 
 
-def _check(image: torch.Tensor, resize: Resize, needed: Sequence[Sequence[int]], out: torch.Tensor, i: int) -> None:
+def _check(
+    image: torch.Tensor, resize: ResizeWindow, needed: Sequence[Sequence[int]], out: torch.Tensor, i: int
+) -> None:
     """Whether what an image's taps look at is there, and what comes of it fits into `out`."""
     if image.ndim != 3:
         raise ValueError(f"image {i} is {list(image.shape)}; what is resized is [C, H, W]")

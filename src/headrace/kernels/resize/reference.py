@@ -5,28 +5,28 @@ from __future__ import annotations
 
 import torch
 
-from headrace.kernels._fields import Sample
 from headrace.kernels.finish.reference import convert_levels
-from headrace.kernels.resize._jobs import Job
 from headrace.kernels.resize._tables import ResizeBatch
+from headrace.kernels.resize._windows import ResizeField
+from headrace.kernels.tables import SampleType
 
-_SAMPLES = {torch.uint8: Sample.UINT8, torch.uint16: Sample.UINT16, torch.int16: Sample.INT16}
-_LEVELS = {Sample.UINT8: (0, 255), Sample.UINT16: (0, 65535), Sample.INT16: (-32768, 32767)}
+_SAMPLES = {torch.uint8: SampleType.UINT8, torch.uint16: SampleType.UINT16, torch.int16: SampleType.INT16}
+_LEVELS = {SampleType.UINT8: (0, 255), SampleType.UINT16: (0, 65535), SampleType.INT16: (-32768, 32767)}
 
 
 def run(batch: ResizeBatch) -> None:
     """Resize all images of a batch."""
     stored = _SAMPLES[batch.source.dtype]
     least, most = _LEVELS[stored]
-    source = batch.source.view(torch.int16) if stored == Sample.UINT16 else batch.source
+    source = batch.source.view(torch.int16) if stored == SampleType.UINT16 else batch.source
     for i, job in enumerate(batch.jobs.T.tolist()):
-        rows = _weights(batch, job[Job.ROWS], job[Job.HEIGHT])  # [H, h]
-        columns = _weights(batch, job[Job.COLUMNS], job[Job.WIDTH])  # [W, w]
-        shape = job[Job.CHANNELS], rows.shape[1], columns.shape[1]
-        image = source.as_strided(shape, job[Job.STRIDE_C : Job.STRIDE_X + 1], job[Job.SOURCE])
-        levels = (image.int() & 0xFFFF if stored == Sample.UINT16 else image).float()
+        rows = _weights(batch, job[ResizeField.ROWS], job[ResizeField.HEIGHT])  # [H, h]
+        columns = _weights(batch, job[ResizeField.COLUMNS], job[ResizeField.WIDTH])  # [W, w]
+        shape = job[ResizeField.CHANNELS], rows.shape[1], columns.shape[1]
+        image = source.as_strided(shape, job[ResizeField.STRIDE_C : ResizeField.STRIDE_X + 1], job[ResizeField.SOURCE])
+        levels = (image.int() & 0xFFFF if stored == SampleType.UINT16 else image).float()
         made = (rows @ levels @ columns.T + 0.5).floor().clamp(least, most).int()  # [C, H, W]
-        made = made.flip(2) if job[Job.FLIP] else made
+        made = made.flip(2) if job[ResizeField.FLIP] else made
         channel = torch.arange(shape[0], device=made.device)[:, None, None]
         kind = torch.full_like(channel, stored)
         converted = convert_levels(made, kind, channel, batch.factors, batch.out.dtype)

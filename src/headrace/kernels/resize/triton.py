@@ -10,28 +10,28 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.kernels._backend import sized
-from headrace.kernels._fields import SIZES, SLICES
+from headrace.kernels.backend import sized
 from headrace.kernels.finish.triton import FORMS, INT16, UINT8, store_value
-from headrace.kernels.resize._jobs import Job
 from headrace.kernels.resize._tables import ResizeBatch
+from headrace.kernels.resize._windows import ResizeField
+from headrace.kernels.tables import SIZES, SLICES
 
 ROWS, COLUMNS, WARPS = sized(8, 64), sized(32, 64), 4
 
-SOURCE = tl.constexpr(int(Job.SOURCE))
-STRIDE_C = tl.constexpr(int(Job.STRIDE_C))
-STRIDE_Y = tl.constexpr(int(Job.STRIDE_Y))
-STRIDE_X = tl.constexpr(int(Job.STRIDE_X))
-CHANNELS = tl.constexpr(int(Job.CHANNELS))
-HEIGHT = tl.constexpr(int(Job.HEIGHT))
-WIDTH = tl.constexpr(int(Job.WIDTH))
-ROW_TAPS = tl.constexpr(int(Job.ROWS))
-COLUMN_TAPS = tl.constexpr(int(Job.COLUMNS))
-OUT = tl.constexpr(int(Job.OUT))
-OUT_C = tl.constexpr(int(Job.OUT_C))
-OUT_Y = tl.constexpr(int(Job.OUT_Y))
-OUT_X = tl.constexpr(int(Job.OUT_X))
-FLIP = tl.constexpr(int(Job.FLIP))
+SOURCE = tl.constexpr(int(ResizeField.SOURCE))
+STRIDE_C = tl.constexpr(int(ResizeField.STRIDE_C))
+STRIDE_Y = tl.constexpr(int(ResizeField.STRIDE_Y))
+STRIDE_X = tl.constexpr(int(ResizeField.STRIDE_X))
+CHANNELS = tl.constexpr(int(ResizeField.CHANNELS))
+HEIGHT = tl.constexpr(int(ResizeField.HEIGHT))
+WIDTH = tl.constexpr(int(ResizeField.WIDTH))
+ROW_TAPS = tl.constexpr(int(ResizeField.ROWS))
+COLUMN_TAPS = tl.constexpr(int(ResizeField.COLUMNS))
+OUT = tl.constexpr(int(ResizeField.OUT))
+OUT_C = tl.constexpr(int(ResizeField.OUT_C))
+OUT_Y = tl.constexpr(int(ResizeField.OUT_Y))
+OUT_X = tl.constexpr(int(ResizeField.OUT_X))
+FLIP = tl.constexpr(int(ResizeField.FLIP))
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)

@@ -6,34 +6,34 @@ from __future__ import annotations
 import torch
 
 from headrace.kernels._batch import GROUP, DeviceBatch
-from headrace.kernels._fields import LANES, SKEW, Kind, Tile
-from headrace.kernels._plain import Tiles, average
+from headrace.kernels._torch_shared import Tiles, average
+from headrace.kernels.tables import LANES, SKEW, TileField, TileKind
 
 STRIP = 32
 CHAINS = 4096  # at a time, so that memory stays bounded
 
 
-def run(batch: DeviceBatch, kind: Kind) -> None:
+def run(batch: DeviceBatch, kind: TileKind) -> None:
     """Decode the planes of all tiles of a kind to their slots."""
     which, planes = batch.chains_of(kind).long()
     for some, plane in zip(torch.split(which, CHAINS), torch.split(planes, CHAINS), strict=True):
         _run(Tiles(batch, some), plane, kind)
 
 
-def _run(tiles: Tiles, plane: torch.Tensor, kind: Kind) -> None:
+def _run(tiles: Tiles, plane: torch.Tensor, kind: TileKind) -> None:
     batch, skew = tiles.batch, SKEW[kind]
     slot = tiles.slots(plane, kind)[:, None]  # [chains, 1]
-    h, w = tiles[Tile.HEIGHT][:, None], tiles[Tile.WIDTH][:, None]
+    h, w = tiles[TileField.HEIGHT][:, None], tiles[TileField.WIDTH][:, None]
     lane = torch.arange(LANES, device=slot.device)[None]  # [1, LANES]
     top = (1 << tiles.n[:, None]) - 1
     predictors = _predictors(tiles, plane, kind)
-    west = torch.zeros_like(slot + lane) if kind == Kind.PALETTE else (top + 1 >> 1).expand(-1, LANES)
+    west = torch.zeros_like(slot + lane) if kind == TileKind.PALETTE else (top + 1 >> 1).expand(-1, LANES)
     north = north_west = north_east = west
     for step in range(int((w + skew * (h - 1)).max())):
         x = step - skew * lane
         inside = (lane < h) & (x >= 0) & (x < w)
         place = torch.where(inside, slot + step * LANES + lane, 0)
-        if kind == Kind.PACKED:
+        if kind == TileKind.PACKED:
             given = _packed_samples(tiles, plane, lane, torch.where(inside, x, 0))
         else:
             given = batch.values[place].long() & 0xFFFF
@@ -43,7 +43,7 @@ def _run(tiles: Tiles, plane: torch.Tensor, kind: Kind) -> None:
         n = torch.where(lane == 0, west, north)
         left = torch.where(x == 0, n, west)
         ne = torch.where((x == 0) | (lane == 0) | (x == w - 1), n, north_east)
-        if kind == Kind.PALETTE:
+        if kind == TileKind.PALETTE:
             west = torch.where(given == 255, torch.where(left == north_west, n, left), given)
         else:
             chosen = predictors.gather(1, (x // STRIP).clamp(0, 7).expand(len(slot), -1))
@@ -62,23 +62,23 @@ def _predict(
     return every.gather(0, chosen.clamp(max=4)[None])[0]
 
 
-def _predictors(tiles: Tiles, plane: torch.Tensor, kind: Kind) -> torch.Tensor:
+def _predictors(tiles: Tiles, plane: torch.Tensor, kind: TileKind) -> torch.Tensor:
     """The predictor of each of up to eight strips [chains, 8]; a packed plane has one for all."""
-    ids_at = (1 + (tiles[Tile.CHANNELS] + 3) // 4)[:, None]
+    ids_at = (1 + (tiles[TileField.CHANNELS] + 3) // 4)[:, None]
     strip = torch.arange(8, device=plane.device)[None]
-    if kind == Kind.PACKED:
+    if kind == TileKind.PACKED:
         nibble = plane[:, None] + 0 * strip
     else:
-        nibble = 2 * plane[:, None] * ((-(-tiles[Tile.WIDTH] // STRIP) + 1) // 2)[:, None] + strip
+        nibble = 2 * plane[:, None] * ((-(-tiles[TileField.WIDTH] // STRIP) + 1) // 2)[:, None] + strip
     return (tiles.bytes(ids_at + (nibble >> 1)) >> 4 * (nibble & 1)) & 15
 
 
 def _packed_samples(tiles: Tiles, plane: torch.Tensor, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """The residuals of packed tiles at these places, in two's complement."""
-    down, across = (-(-tiles[side] // GROUP)[:, None] for side in (Tile.HEIGHT, Tile.WIDTH))
-    y = y.minimum(tiles[Tile.HEIGHT][:, None] - 1)
+    down, across = (-(-tiles[side] // GROUP)[:, None] for side in (TileField.HEIGHT, TileField.WIDTH))
+    y = y.minimum(tiles[TileField.HEIGHT][:, None] - 1)
     group = (plane[:, None] * down + y // GROUP) * across + x // GROUP
-    entry = tiles.batch.entries[tiles[Tile.ENTRIES][:, None] + group].long()
+    entry = tiles.batch.entries[tiles[TileField.ENTRIES][:, None] + group].long()
     b = entry & 31
     samples = tiles.samples(entry >> 5, y % GROUP * GROUP + x % GROUP, b, GROUP * GROUP)
     sign = (1 << b) >> 1

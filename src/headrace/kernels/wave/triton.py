@@ -10,10 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
-from headrace.kernels._backend import sized
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import SIZES, SLICES, Kind
-from headrace.kernels._lanes import (
+from headrace.kernels._triton_shared import (
     CODED,
     PACKED,
     PALETTE,
@@ -31,6 +29,8 @@ from headrace.kernels._lanes import (
     tile_field,
     tile_place,
 )
+from headrace.kernels.backend import sized
+from headrace.kernels.tables import SIZES, SLICES, TileKind
 
 CHAINS = sized(2 if torch.version.hip else 1, 256)  # as many as fill a warp: AMD's has 64 lanes
 
@@ -220,7 +220,7 @@ def predict_coded(w, n, nw, ne, chosen):
     return average(one, tl.where(chosen == 1, median, flat))
 
 
-def run(batch: DeviceBatch, kind: Kind) -> None:
+def run(batch: DeviceBatch, kind: TileKind) -> None:
     """Decode the planes of all tiles of a kind to their slots."""
     chains = batch.chains_of(kind)
     n = chains.shape[1]

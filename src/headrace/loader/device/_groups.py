@@ -30,7 +30,7 @@ class Group:
     upside_down: bool
     color: str
     jobs: list[ViewJob] = field(default_factory=list)
-    prepared: kernels.PreparedBatch | None = None
+    prepared: kernels.StagedBatch | None = None
     piece: Piece | None = None
     tables: list[tuple[list[int], Piece, Piece | None]] = field(default_factory=list)
     """For each shape of results: the numbers of its jobs, their places and, for "nearest", the samples to take."""
@@ -70,7 +70,7 @@ def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: 
     ending = group.ending
     cuts = group.method == "cut"
     out = _out(group, "meta") if cuts and len(group.shapes) == 1 else None
-    prepared = kernels.prepare_batch(
+    prepared = kernels.stage_batch(
         images,
         regions=_regions(group.jobs),
         dtype=ending.dtype if cuts else None,
@@ -83,7 +83,7 @@ def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: 
         pin=pin,
         max_pixels=_MAX_PIXELS,
     )
-    group.prepared, group.piece = prepared, staging.took(prepared.staged.buffer)
+    group.prepared, group.piece = prepared, staging.took(prepared.buffer)
     for numbers in group.shapes.values():
         places = np.array([group.jobs[number].place for number in numbers])
         samples = staging.put(_samples_to_take(group, numbers)) if group.method == "nearest" else None
@@ -95,7 +95,7 @@ def damaged(group: Group, images: Sequence[kernels.TileSource]) -> dict[int, Hea
     found: dict[int, HeadraceError] = {}
     for number, (job, image) in enumerate(zip(group.jobs, images, strict=True)):
         try:
-            kernels.prepare_batch(image, regions=_regions([job]), max_pixels=_MAX_PIXELS)
+            kernels.stage_batch(image, regions=_regions([job]), max_pixels=_MAX_PIXELS)
         except HeadraceError as error:
             found[number] = error
     return found
@@ -116,7 +116,7 @@ def run(group: Group, staging: Staging, status: torch.Tensor) -> Iterable[Made]:
     buffer = staging.bytes_of(group.piece)
     even = len(group.shapes) == 1
     out = _out(group, buffer.device) if group.method == "cut" and even else None
-    images = kernels.decode_prepared(group.prepared, buffer, status=status, out=out)
+    images = kernels.decode_staged(group.prepared, buffer, status=status, out=out)
     for numbers, places, samples in group.tables:
         jobs = [group.jobs[number] for number in numbers]
         if group.method == "cut":
@@ -159,7 +159,7 @@ def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[View
     origins = [(job.region[0] - job.corner[0], job.region[1] - job.corner[1]) for job in jobs]
     return kernels.resize_batch(
         images,
-        [kernels.Resize(*job.window, origin=origin) for job, origin in zip(jobs, origins, strict=True)],
+        [kernels.ResizeWindow(*job.window, origin=origin) for job, origin in zip(jobs, origins, strict=True)],
         dtype=ending.dtype,
         mean=ending.mean,
         std=ending.std,

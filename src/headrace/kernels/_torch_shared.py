@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._fields import LANES, SKEW, Kind, Tile
 from headrace.kernels._status import LAST_TILE, REASON_BITS, Reason
+from headrace.kernels.tables import LANES, SKEW, TileField, TileKind
 
 SLICE = 256  # tiles or chains at a time, so that memory stays bounded
 
@@ -26,26 +26,26 @@ class Tiles:
     batch: DeviceBatch
     which: torch.Tensor  # int64 [n]
 
-    def __getitem__(self, field: Tile) -> torch.Tensor:
+    def __getitem__(self, field: TileField) -> torch.Tensor:
         return self.batch.tiles[field][self.which]  # [n]
 
     @property
     def n(self) -> torch.Tensor:
-        return self[Tile.BITS]
+        return self[TileField.BITS]
 
     @property
     def max_channels(self) -> int:
-        return int(self[Tile.CHANNELS].max())
+        return int(self[TileField.CHANNELS].max())
 
     @property
     def max_width(self) -> int:
-        return int(self[Tile.WIDTH].max())
+        return int(self[TileField.WIDTH].max())
 
     def bytes(self, at: torch.Tensor) -> torch.Tensor:
         """The bytes at these positions [n, …]."""
         shape = (-1,) + (1,) * (at.ndim - 1)
-        inside = (at >= 0) & (at < self[Tile.LENGTH].view(shape))
-        places = torch.where(inside, self[Tile.AT].view(shape) + at, 0)
+        inside = (at >= 0) & (at < self[TileField.LENGTH].view(shape))
+        places = torch.where(inside, self[TileField.AT].view(shape) + at, 0)
         return torch.where(inside, self.batch.payload[places].long(), 0)
 
     def shorts(self, at: torch.Tensor) -> torch.Tensor:
@@ -63,12 +63,12 @@ class Tiles:
 
     def report(self, reason: Reason, flawed: torch.Tensor) -> None:
         """Raise the status of the images of flawed tiles."""
-        codes = torch.where(flawed, (LAST_TILE - self[Tile.NUMBER]) << REASON_BITS | reason, 0).int()
-        self.batch.status.scatter_reduce_(0, self[Tile.IMAGE], codes, "amax")
+        codes = torch.where(flawed, (LAST_TILE - self[TileField.NUMBER]) << REASON_BITS | reason, 0).int()
+        self.batch.status.scatter_reduce_(0, self[TileField.IMAGE], codes, "amax")
 
     def colour(self) -> torch.Tensor:
         """The colour codes of all channels; those that are not defined are reported (spec §5.4)."""
-        channels = self[Tile.CHANNELS][:, None]
+        channels = self[TileField.CHANNELS][:, None]
         channel = torch.arange(64, device=self.which.device)[None]
         codes = (self.bytes(1 + (channel >> 2) + 0 * channels) >> 2 * (channel & 3)) & 3
         codes = torch.where(channel < (channels + 3) // 4 * 4, codes, 0)
@@ -79,7 +79,7 @@ class Tiles:
 
     def unary(self, begin: torch.Tensor, size: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
         """The numbers of a unary section of each tile, `count` of them, which are reported if there are others."""
-        fits = begin + size <= self[Tile.LENGTH]
+        fits = begin + size <= self[TileField.LENGTH]
         self.report(Reason.SECTION, ~fits)
         size = torch.where(fits, size, 0)
         place = torch.arange(_largest(size), device=self.which.device)[None]
@@ -94,9 +94,9 @@ class Tiles:
         positions.scatter_(1, rank, torch.arange(ones.shape[1], device=octets.device).expand_as(rank))
         return (torch.diff(positions[:, :most], dim=1, prepend=torch.full_like(positions[:, :1], -1)) - 1) & 255
 
-    def slots(self, plane: torch.Tensor, kind: Kind) -> torch.Tensor:
+    def slots(self, plane: torch.Tensor, kind: TileKind) -> torch.Tensor:
         """Where a plane of each tile begins in the scratch of values."""
-        return self[Tile.VALUES] + plane * LANES * (self[Tile.WIDTH] + SKEW[kind] * (LANES - 1))
+        return self[TileField.VALUES] + plane * LANES * (self[TileField.WIDTH] + SKEW[kind] * (LANES - 1))
 
 
 def slices(batch: DeviceBatch, numbers: torch.Tensor) -> Iterator[Tiles]:

@@ -11,15 +11,14 @@ import subprocess
 import sys
 
 import pytest
-
-from headrace.kernels._listing import amd_listing, nvidia_listing
+from benchmarks._kernels.listing import amd_listing, nvidia_listing
 
 COMPILE = """
-from headrace.kernels import _ahead, _listing
+from benchmarks._kernels import listing as listings, variants
 for name in ("sm_80", "gfx942"):
-    target = _ahead.TARGETS[name]
-    variant = next(each for each in _ahead.variants(target) if each.name == "packed wave, 8 bit")
-    found = _listing.listing(variant.compile(target))
+    target = variants.TARGETS[name]
+    variant = next(each for each in variants.variants(target) if each.name == "packed wave, 8 bit")
+    found = listings.listing(variant.compile(target))
     print(name, found.registers, found.spills, found.shared_bytes, len(found.opcodes), len(found.loops))
 """
 

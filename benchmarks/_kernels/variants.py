@@ -15,15 +15,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from headrace.kernels._fields import SLICES, Kind
 from headrace.kernels.coded import triton as coded
-from headrace.kernels.coded._expand import coded_expand_kernel
-from headrace.kernels.coded._index import coded_index_kernel
-from headrace.kernels.coded._numbers import coded_numbers_kernel
 from headrace.kernels.finish import triton as finish
 from headrace.kernels.packed import triton as packed
 from headrace.kernels.palette import triton as palette
 from headrace.kernels.resize import triton as resize
+from headrace.kernels.tables import SLICES, TileKind
 from headrace.kernels.wave import triton as wave
 
 TARGETS = {
@@ -97,11 +94,11 @@ def variants(target: GPUTarget) -> Iterator[Variant]:
     yield from _index_variants(target)
     for depth, (wide, pointer) in _DEPTHS.items():
         values = {"values": pointer}
-        for kind in (Kind.PACKED, Kind.CODED, Kind.PALETTE):
+        for kind in (TileKind.PACKED, TileKind.CODED, TileKind.PALETTE):
             constants = {"KIND": int(kind), "WIDE": wide, "CHAINS": target.warp_size // 32}
             yield Variant("wave", f"{kind.name.lower()} wave, {depth} bit", wave.wave_kernel, constants, 1, values)
         constants = {"WIDE": wide, "BLOCKS": coded.BLOCKS}
-        yield Variant("coded", f"coded expand, {depth} bit", coded_expand_kernel, constants, coded.WARPS, values)
+        yield Variant("coded", f"coded expand, {depth} bit", coded.coded_expand_kernel, constants, coded.WARPS, values)
         constants = {"WIDE": wide, "BLOCKS": palette.BLOCKS}
         kernel = palette.palette_expand_kernel
         yield Variant("palette", f"palette expand, {depth} bit", kernel, constants, palette.WARPS, values)
@@ -125,6 +122,6 @@ def _index_variants(target: GPUTarget) -> Iterator[Variant]:
         constants = {"PHASES": phases, "ACROSS": packed.ACROSS, "CHUNK": packed.CHUNK}
         yield Variant("packed", f"packed index{half}", packed.packed_index_kernel, constants, packed.WARPS, {})
         constants = {"PHASES": phases, "PLANES": coded.PLANES, "CHUNK": coded.INDEX_CHUNK}
-        yield Variant("coded", f"coded index{half}", coded_index_kernel, constants, coded.WARPS, {})
+        yield Variant("coded", f"coded index{half}", coded.coded_index_kernel, constants, coded.WARPS, {})
         constants = {"PHASES": phases, "BLOCKS": coded.BLOCKS, "CHUNK": coded.CHUNK}
-        yield Variant("coded", f"coded numbers{half}", coded_numbers_kernel, constants, coded.WARPS, {})
+        yield Variant("coded", f"coded numbers{half}", coded.coded_numbers_kernel, constants, coded.WARPS, {})

@@ -7,9 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from benchmarks._kernels.listing import Listing
 from benchmarks._kernels.roofline import DEVICES, RATES, ceiling, executed, pipe_of
-
-from headrace.kernels._listing import Listing
 
 # Two instructions, a loop of four around a loop of two, and an end.
 CODE = Listing(

@@ -20,7 +20,7 @@ from headrace import _core
 
 
 @dataclass(frozen=True)
-class Resize:
+class ResizeWindow:
     """An image of `size` becomes one of `resized`, (height, width) each, of which a window is wanted.
 
     `origin` is the first pixel that is at hand, where only a part of the image was decoded: that of `needed_region`.
@@ -53,7 +53,7 @@ class Resize:
         return _core.resize_range(self.size[axis], self.resized[axis], self.begin[axis], self.counts[axis])
 
 
-class Job(IntEnum):
+class ResizeField(IntEnum):
     """The rows of the table of jobs, int64."""
 
     SOURCE = 0
@@ -89,7 +89,7 @@ class Taps:
     """By which weights are multiplied so that they add up to one."""
 
 
-def make_taps(jobs: Sequence[Resize]) -> tuple[Taps, npt.NDArray[np.int64]]:
+def make_taps(jobs: Sequence[ResizeWindow]) -> tuple[Taps, npt.NDArray[np.int64]]:
     """The taps of the first job's rows, of its columns, of the second job's rows, and so on.
 
     Also the samples that they look at, counted from the image's first: [job, rows and columns, begin and end].
