@@ -222,7 +222,7 @@ def test_lengths_of_arguments_have_to_agree(files):
         _core.describe_tiles(files[:1], two, np.zeros((1, 4), np.int64), 1)
     with pytest.raises(ValueError, match="one entry per image"):
         _core.fetch_tiles(files[:1], one, one, two, tiles, np.zeros(9, np.uint8), 1)
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="must fit"):
         _core.read_pieces(one, one, one + 9, one, np.zeros(8, np.uint8), 1)
     with pytest.raises(TypeError, match="contiguous"):
         _core.read_pieces(one, one, one, one, np.zeros(8, np.uint8)[::2], 1)

@@ -111,11 +111,11 @@ def test_one_launch_for_all(triton_backend):
 
 
 def test_what_is_not_at_hand_is_refused():
-    with pytest.raises(ValueError, match=r"rows 0 to 10 .* are needed"):
+    with pytest.raises(ValueError, match=r"needs rows 0 to 10"):
         resize_batch([tensor(picture(9, 10))], [ResizeWindow((10, 10), (5, 5))])
-    with pytest.raises(ValueError, match="not within the resized image"):
+    with pytest.raises(ValueError, match="must be within the resized image"):
         ResizeWindow((10, 10), (5, 5), begin=(1, 0), count=(5, 5))
-    with pytest.raises(InvalidOutput, match="comes out as"):
+    with pytest.raises(InvalidOutput, match="out must be"):
         resize_batch(
             [tensor(picture(9, 10))], [ResizeWindow((9, 10), (5, 5))], out=torch.zeros((1, 3, 5, 6), device=DEVICE)
         )

@@ -79,7 +79,7 @@ def test_a_wrong_resize_fails(monkeypatch):
 
     monkeypatch.setattr(_selftest, "resize_batch", wrong)
     use = DeviceUse(frozenset({"uint8"}), frozenset(), frozenset({None}))
-    assert self_test(CPU, use) == "the self-test on cpu resized wrongly: uint8 to uint8"
+    assert self_test(CPU, use) == "the self-test on cpu resized to wrong pixels: uint8 to uint8"
 
 
 def test_an_exception_of_the_device_fails(monkeypatch):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A device proves itself before it is trusted: it decodes small images of every kind, and all pixels are compared.
+"""The self-test of a device: decode small images of every kind and compare all pixels.
 
-The images have every kind of tile in every dtype and mode, with and without ranks. Expected are the pixels that were
-encoded, converted on the CPU. Because every kernel is compiled, loaded and launched in
-the variants that a loader needs, this is also the warm-up: no later launch compiles.
+The images have every kind of tile in every dtype and mode, with and without ranks. The expected pixels are those that
+were encoded, converted on the CPU. The test compiles, loads and launches every kernel in the variants that a loader
+needs, so it is also the warm-up: no later launch compiles.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from headrace.kernels.finish.reference import convert_levels
 from headrace.kernels.resize._windows import ResizeWindow
 from headrace.kernels.tables import SampleType
 
-_SHAPE = (37, 70, 3)  # two rows of tiles; fills neither tiles nor blocks nor groups
+_SHAPE = (37, 70, 3)  # two rows of tiles; not a multiple of tiles, blocks or groups
 _MODES: tuple[Literal["fast"], Literal["dense"]] = ("fast", "dense")
 _LEVELS = {"uint8": 255, "uint16": 65535, "int16": 32767}
-CONTENTS = ("flat", "noise", "few colours", "smooth", "ramps")
+CONTENTS = ("flat", "noise", "few colors", "smooth", "ramps")
 _MEAN, _STD = (0.45, 0.4, 0.5), (0.2, 0.25, 0.3)
 
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What a device is asked for. Each combination is a variant of the kernels."""
+    """The dtypes that a loader needs on a device. Each combination is a variant of the kernels."""
 
     stored: frozenset[str]
-    """The dtypes of the images in their files."""
+    """Dtypes of the stored images."""
     decoded: frozenset[str | None]
-    """The dtypes that images are decoded to; None is the stored one."""
+    """Dtypes that images are decoded to; None is the stored one."""
     resized: frozenset[str | None]
-    """The dtypes that resized images come out in; empty if none are resized."""
+    """Dtypes of resized images; empty if no images are resized."""
 
 
 def reason_against_device(device: torch.device, use: DeviceUse) -> str | None:
-    """Say why a device must not decode; None if it decoded every test image right.
+    """Return why a device must not decode, or None if it decoded every test image correctly.
 
-    The result is kept for each device, version of Triton and use. The first call takes seconds where Triton has not
-    compiled the kernels before, and waits for the device.
+    The result is cached per device, Triton version and use. The first call waits for the device, and takes seconds if
+    Triton has not compiled the kernels before.
     """
     if not has_triton():
         return "Triton is not installed: pip install 'headrace[gpu]'"
@@ -63,7 +63,7 @@ def _tested(device: torch.device, _version: str, use: DeviceUse) -> str | None:
 
 
 def self_test(device: torch.device, use: DeviceUse) -> str | None:
-    """Decode and resize test images on a device; give what went wrong, None if every pixel is right."""
+    """Decode and resize test images on a device; return what went wrong, or None if every pixel is right."""
     try:
         for stored in sorted(use.stored):
             for made in use.decoded:
@@ -73,14 +73,14 @@ def self_test(device: torch.device, use: DeviceUse) -> str | None:
                 _check_resizing(device, stored, made)
     except _WrongPixels as wrong:
         return str(wrong)
-    except Exception as error:  # noqa: BLE001 - whatever a driver or a compiler raises is a reason not to use it
+    except Exception as error:  # noqa: BLE001 - any error of a driver or compiler is a reason
         first_line = next(iter(str(error).splitlines()), "")
         return f"the self-test on {device} failed with {type(error).__name__}: {first_line}"
     return None
 
 
 def _batches(stored: str) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Contents and whether levels are sparse: a batch without ranks, one with, and 16-bit images of 8-bit ranks."""
+    """Yield contents and whether levels are sparse: without ranks, with ranks, and 16-bit images with 8-bit ranks."""
     yield ("noise", "smooth"), False
     yield CONTENTS, False
     if stored != "uint8":
@@ -88,7 +88,7 @@ def _batches(stored: str) -> Iterator[tuple[tuple[str, ...], bool]]:
 
 
 class _WrongPixels(Exception):
-    """A test image came out wrong."""
+    """A test image has wrong pixels."""
 
 
 def _check_decoding(
@@ -115,14 +115,14 @@ def _check_resizing(device: torch.device, stored: str, made: str | None) -> None
         resize_batch([image.to(place)], [resize], dtype=dtype, flips=[True]).cpu().double()
         for place in (device, torch.device("cpu"))
     )
-    # Sums are taken in another order, so a level may differ by one; half precision has steps of 1/2048 besides.
+    # The order of sums differs, so a level may differ by one; float16 adds an error of up to 1/2048.
     level = 1 / _LEVELS[stored] if dtype.is_floating_point else max(1, _LEVELS[str(dtype)[6:]] / _LEVELS[stored])
     if float((found - expected).abs().max()) > 1.01 * level + (dtype == torch.float16) / 1024:
-        raise _WrongPixels(f"the self-test on {device} resized wrongly: {stored} to {made or stored}")
+        raise _WrongPixels(f"the self-test on {device} resized to wrong pixels: {stored} to {made or stored}")
 
 
 def _converted(pixels: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
-    """What must come out of pixels [H, W, C], as [C, H, W]."""
+    """Return the expected output for pixels [H, W, C], as [C, H, W]."""
     levels = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.int64))
     kind = torch.full((1, 1, 1), SampleType[str(pixels.dtype).upper()])
     factors = torch.from_numpy(np.array(factors_of(_MEAN, _STD)))
@@ -131,17 +131,17 @@ def _converted(pixels: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
 
 
 def picture(content: str, stored: str, *, sparse: bool) -> npt.NDArray[Any]:
-    """Pixels of which the encoder makes constant, raw, palette, and packed or coded tiles; sparse levels get ranks."""
+    """Return pixels that are encoded as constant, raw, palette, and packed or coded tiles; sparse levels get ranks."""
     rng = np.random.default_rng(18)
     top = 255 if stored == "uint8" else 65535
     if content == "flat":
         levels = np.broadcast_to(rng.integers(0, top + 1, 3), _SHAPE)
     elif content == "noise":
         levels = rng.integers(0, top + 1, _SHAPE)
-    elif content == "few colours":
+    elif content == "few colors":
         cells = rng.integers(0, 5, (8, 12)).repeat(5, 0).repeat(6, 1)[: _SHAPE[0], : _SHAPE[1]]
         levels = rng.integers(0, top + 1, (5, 3))[cells]
-    elif content == "ramps":  # other predictors than smooth pictures have
+    elif content == "ramps":  # selects other predictors than smooth pictures
         y, x, c = np.ogrid[: _SHAPE[0], : _SHAPE[1], :3]
         levels = (3 * x + 2 * y + 50 * c) % 251 * (top // 255)
     else:
@@ -150,11 +150,11 @@ def picture(content: str, stored: str, *, sparse: bool) -> npt.NDArray[Any]:
         levels = (wave * top + rng.normal(0, top / 200, _SHAPE)).clip(0, top).astype(np.int64)
     if sparse:
         levels = levels // 301 * 301
-    carried = levels - 32768 if stored == "int16" else levels
-    pixels: npt.NDArray[Any] = carried.astype(stored)
+    shifted = levels - 32768 if stored == "int16" else levels
+    pixels: npt.NDArray[Any] = shifted.astype(stored)
     return pixels
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """PyTorch compares no uint16; floats are compared bit by bit."""
+    """Return the bytes: PyTorch cannot compare uint16, and floats must be equal bit by bit."""
     return tensor.contiguous().view(torch.uint8)

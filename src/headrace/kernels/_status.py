@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device found wrong with an image: one number, 0 if nothing, and the error that it stands for.
+"""The status of an image on a device: 0, or a code for the first damaged tile and the reason.
 
-A kernel that meets a violated MUST raises the image's number to `(LAST_TILE - tile) << REASON_BITS | reason`, so that
-of several damaged tiles the first one is named, whichever was decoded first.
+A kernel that finds a violated MUST of the spec raises the status to `(LAST_TILE - tile) << REASON_BITS | reason`. The
+maximum names the first damaged tile, whatever the order of decoding.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from headrace.errors import CorruptImage
 
 REASON_BITS = 4
-LAST_TILE = (1 << 23) - 1  # 65535 x 65535 pixels are fewer tiles
+LAST_TILE = (1 << 23) - 1  # an image of 65535 x 65535 pixels has fewer tiles
 
 
 class Reason(IntEnum):
-    """Which MUST is violated."""
+    """The MUST of the spec that is violated."""
 
-    COLOUR = 1
+    COLOR = 1
     PREDICTOR = 2
     SECTION = 3
     UNARY = 4
@@ -34,17 +34,17 @@ class Reason(IntEnum):
 
 
 _WORDS = {
-    Reason.COLOUR: "a colour code is not defined",
+    Reason.COLOR: "a color code is not defined",
     Reason.PREDICTOR: "a predictor is not defined",
-    Reason.SECTION: "a section is longer than the tile",
-    Reason.UNARY: "a unary section does not hold the numbers that it should",
+    Reason.SECTION: "a section exceeds the tile",
+    Reason.UNARY: "a unary section has the wrong number of values",
     Reason.WIDTH: "a group has too many bits",
     Reason.CLASS: "a block has a class that is not defined",
-    Reason.PALETTE: "the palette is not strictly ascending, or too small",
-    Reason.EXCEPTION: "the exceptions of the palette are not sound",
-    Reason.ESCAPES: "the number of escapes is not the stated one",
+    Reason.PALETTE: "the palette is not strictly ascending, or has fewer than two colors",
+    Reason.EXCEPTION: "an exception of the palette is not valid",
+    Reason.ESCAPES: "the number of escapes differs from the stated one",
     Reason.PADDING: "unused bits are not 0",
-    Reason.LENGTH: "the tile does not end where its contents do",
+    Reason.LENGTH: "the length of the tile does not match its contents",
 }
 
 
@@ -52,7 +52,7 @@ def check_status(status: Any) -> None:
     """Raise `CorruptImage` for the first image that a device found damaged.
 
     Args:
-        status: What `decode_batch` was given as `status`. Reading it waits for the device.
+        status: The `status` that was passed to `decode_batch`. Reading it waits for the device.
 
     """
     for index, code in enumerate(status.tolist()):
@@ -61,7 +61,7 @@ def check_status(status: Any) -> None:
 
 
 def error_of(code: int, index: int) -> CorruptImage:
-    """The error that a number other than 0 stands for."""
+    """Return the error of a status other than 0."""
     tile, reason = LAST_TILE - (code >> REASON_BITS), Reason(code & ((1 << REASON_BITS) - 1))
     error = CorruptImage(f"image {index}: tile {tile}: {_WORDS[reason]}")
     error.index, error.tile = index, tile
@@ -69,5 +69,5 @@ def error_of(code: int, index: int) -> CorruptImage:
 
 
 def failures(codes: Sequence[int]) -> list[tuple[int, CorruptImage]]:
-    """All damaged images of a batch with their errors, for those who go on without them."""
+    """Return the positions and errors of all damaged images of a batch."""
     return [(index, error_of(code, index)) for index, code in enumerate(codes) if code]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plain implementations share: tables, bytes and bits of many tiles at once, and unary sections, in PyTorch.
+"""What the PyTorch references share: tables, bytes and bits of many tiles at once, and unary sections.
 
-Every function is vectorised over tiles (or chains), which come first in every shape. Positions are counted from the
-beginning of a tile, and what lies outside of it reads as 0.
+Every function is vectorized over tiles (or chains), which are the first dimension. Positions are relative to the tile,
+and bytes outside of it read as 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.kernels._batch import DeviceBatch
 from headrace.kernels._status import LAST_TILE, REASON_BITS, Reason
 from headrace.kernels.tables import LANES, SKEW, TileField, TileKind
 
-SLICE = 256  # tiles or chains at a time, so that memory stays bounded
+SLICE = 256  # tiles or chains at a time, to bound memory
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Tiles:
         return self.bytes(at) | self.bytes(at + 1) << 8
 
     def bits(self, start: torch.Tensor, bit: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        """`count` bits, at most 8, from bit number `bit` behind the byte `start`."""
+        """`count` bits, at most 8, from bit number `bit` after byte `start`."""
         window = self.shorts(start + (bit >> 3))
         return (window >> (bit & 7)) & ((1 << count) - 1)
 
@@ -62,23 +62,23 @@ class Tiles:
         return self.bits(start, i * low, low) | self.bits(start + run, i * high, high) << 8
 
     def report(self, reason: Reason, flawed: torch.Tensor) -> None:
-        """Raise the status of the images of flawed tiles."""
+        """Set the status of the images of flawed tiles."""
         codes = torch.where(flawed, (LAST_TILE - self[TileField.NUMBER]) << REASON_BITS | reason, 0).int()
         self.batch.status.scatter_reduce_(0, self[TileField.IMAGE], codes, "amax")
 
-    def colour(self) -> torch.Tensor:
-        """The colour codes of all channels; those that are not defined are reported (spec §5.4)."""
+    def color(self) -> torch.Tensor:
+        """Return the color codes of all channels [n, 64] and report those that are not defined (spec §5.4)."""
         channels = self[TileField.CHANNELS][:, None]
         channel = torch.arange(64, device=self.which.device)[None]
         codes = (self.bytes(1 + (channel >> 2) + 0 * channels) >> 2 * (channel & 3)) & 3
         codes = torch.where(channel < (channels + 3) // 4 * 4, codes, 0)
         highest = torch.where(channel == 0, 1, torch.where(channel == 1, 0, 2))
         highest = torch.where((channels == 1) | (channel >= channels), 0, highest)
-        self.report(Reason.COLOUR, (codes > highest).any(1))
-        return codes  # [n, 64]
+        self.report(Reason.COLOR, (codes > highest).any(1))
+        return codes
 
     def unary(self, begin: torch.Tensor, size: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-        """The numbers of a unary section of each tile, `count` of them, which are reported if there are others."""
+        """Return the `count` numbers of a unary section of each tile; report sections with another count."""
         fits = begin + size <= self[TileField.LENGTH]
         self.report(Reason.SECTION, ~fits)
         size = torch.where(fits, size, 0)
@@ -87,20 +87,20 @@ class Tiles:
         ones = (octets[:, :, None] >> torch.arange(8, device=octets.device) & 1).flatten(1)  # [n, bits]
         last = self.bytes((begin + size - 1)[:, None])[:, 0]
         self.report(Reason.UNARY, (ones.sum(1) != count) | ((size > 0) & (last == 0)))
-        most = _largest(count)
+        highest = _largest(count)
         rank = ones.cumsum(1) - 1
-        rank = torch.where((ones == 1) & (rank < count[:, None]), rank, most)  # others go where nobody looks
-        positions = torch.full((len(size), most + 1), 255, device=octets.device)
+        rank = torch.where((ones == 1) & (rank < count[:, None]), rank, highest)  # the rest goes to a spare column
+        positions = torch.full((len(size), highest + 1), 255, device=octets.device)
         positions.scatter_(1, rank, torch.arange(ones.shape[1], device=octets.device).expand_as(rank))
-        return (torch.diff(positions[:, :most], dim=1, prepend=torch.full_like(positions[:, :1], -1)) - 1) & 255
+        return (torch.diff(positions[:, :highest], dim=1, prepend=torch.full_like(positions[:, :1], -1)) - 1) & 255
 
     def slots(self, plane: torch.Tensor, kind: TileKind) -> torch.Tensor:
-        """Where a plane of each tile begins in the scratch of values."""
+        """Offset of a plane of each tile in the `values` scratch."""
         return self[TileField.VALUES] + plane * LANES * (self[TileField.WIDTH] + SKEW[kind] * (LANES - 1))
 
 
 def slices(batch: DeviceBatch, numbers: torch.Tensor) -> Iterator[Tiles]:
-    """Tiles by their numbers, some at a time."""
+    """Yield the tiles of these numbers, some at a time."""
     for which in torch.split(numbers.long(), SLICE):
         yield Tiles(batch, which)
 
@@ -115,7 +115,7 @@ def average(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def exclusive(sizes: torch.Tensor, dim: int) -> torch.Tensor:
-    """Where each item begins if items of these sizes lie back to back."""
+    """Offset of each item if items of these sizes lie back to back."""
     return sizes.cumsum(dim) - sizes
 
 
@@ -125,7 +125,7 @@ def grid(rows: int, columns: int, device: torch.device) -> tuple[torch.Tensor, t
 
 
 def store(scratch: torch.Tensor, places: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> None:
-    """Write values to their places where the mask says so."""
+    """Write values to their places where the mask is true."""
     chosen = mask.expand(values.shape)
     scratch[places.expand(values.shape)[chosen]] = values[chosen].to(scratch.dtype)
 

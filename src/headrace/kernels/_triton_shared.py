@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN202, N803
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""What kernels share: reading tables, bytes and bits within bounds, unary sections, and setting the status.
+"""What the Triton kernels share: reading tables, bytes and bits within bounds, unary sections, and reporting damage.
 
-No load trusts a position: `byte` and `bits` are masked by the extent of their own tile, so that whatever the bytes say,
-an address outside of it is never formed and used.
+No load trusts a position: `byte`, `bits` and `word` are masked by the extent of their tile. Whatever the bytes of a
+tile say, no address outside of it is used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PALETTE = tl.constexpr(int(TileKind.PALETTE))
 PACKED = tl.constexpr(int(TileKind.PACKED))
 CODED = tl.constexpr(int(TileKind.CODED))
 
-BAD_COLOUR = tl.constexpr(int(_status.Reason.COLOUR))
+BAD_COLOR = tl.constexpr(int(_status.Reason.COLOR))
 BAD_PREDICTOR = tl.constexpr(int(_status.Reason.PREDICTOR))
 BAD_SECTION = tl.constexpr(int(_status.Reason.SECTION))
 BAD_UNARY = tl.constexpr(int(_status.Reason.UNARY))
@@ -67,53 +67,71 @@ ROWS = tl.constexpr(LANES)
 FIRST_PHASE = tl.constexpr(1)
 SECOND_PHASE = tl.constexpr(2)
 BOTH_PHASES = tl.constexpr(3)
-FIRST_WIDTH = tl.constexpr(4)  # from which the first group of a plane is predicted
-FIRST_CLASS = tl.constexpr(8)  # and the first block
+FIRST_WIDTH = tl.constexpr(4)  # predicts the first group of a plane
+FIRST_CLASS = tl.constexpr(8)  # predicts the first block of a plane
 
 
 def phases_of(device: torch.device) -> tuple[int, ...]:
-    """The launches of a kernel whose second half reads what other lanes wrote to global memory in the first.
+    """Return the launches of a kernel whose second half reads what other threads wrote to global memory in the first.
 
-    On NVIDIA's devices a barrier between the halves is enough. On AMD's, Triton's barrier waits for shared memory only,
-    so the halves are launches of their own.
+    On NVIDIA GPUs a barrier between the halves is enough. On AMD GPUs Triton's barrier waits only for shared memory,
+    so each half is a launch.
     """
     return (3,) if device.type == "cpu" or (device.type == "cuda" and torch.version.hip is None) else (1, 2)
 
 
 @triton.jit
-def tile_field(tiles, n_tiles, field: tl.constexpr, tile):
-    """A small number of a tile, or of several."""
-    return tl.load(tiles + field * n_tiles + tile).to(tl.int32)
+def load_int32(table, n_columns, field: tl.constexpr, column):
+    """Load a small number from the tile table or the image table."""
+    return tl.load(table + field * n_columns + column).to(tl.int32)
 
 
 @triton.jit
-def tile_place(tiles, n_tiles, field: tl.constexpr, tile):
-    """A position of a tile, in 64 bits."""
-    return tl.load(tiles + field * n_tiles + tile)
+def load_int64(table, n_columns, field: tl.constexpr, column):
+    """Load an offset from the tile table or the image table."""
+    return tl.load(table + field * n_columns + column)
+
+
+@triton.jit
+def tile_header(payload, tiles, n_tiles, tile):
+    """Return a pointer to the tile's first byte, its length, channels, bits per value, height and width."""
+    base = payload + load_int64(tiles, n_tiles, TILE_AT, tile)
+    length = load_int32(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = load_int32(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = load_int32(tiles, n_tiles, TILE_BITS, tile)
+    h = load_int32(tiles, n_tiles, TILE_HEIGHT, tile)
+    w = load_int32(tiles, n_tiles, TILE_WIDTH, tile)
+    return base, length, channels, n, h, w
+
+
+@triton.jit
+def is_below(number, bound):
+    """Whether 0 <= number < bound, for bound >= 0: as unsigned numbers this is one comparison."""
+    return number.to(tl.uint32, bitcast=True) < bound.to(tl.uint32, bitcast=True)
 
 
 @triton.jit
 def byte(base, at, length, mask):
-    """A byte of a tile that begins at `base` and has `length` bytes; 0 outside of it."""
+    """Byte `at` of a tile of `length` bytes that starts at `base`; 0 outside of it."""
     return tl.load(base + at, mask=(at >= 0) & (at < tl.where(mask, length, 0)), other=0).to(tl.int32)
 
 
 @triton.jit
 def short(base, at, length, mask):
-    """Two bytes of a tile."""
+    """Two bytes of a tile as a number."""
     return byte(base, at, length, mask) | byte(base, at + 1, length, mask) << 8
 
 
 @triton.jit
 def bits(base, start, bit, count, length, mask):
-    """`count` bits, at most 8, from bit number `bit` behind the byte `start` of a tile."""
+    """`count` bits, at most 8, from bit number `bit` after byte `start` of a tile."""
     window = short(base, start + (bit >> 3), length, mask & (count > 0))
     return (window >> (bit & 7)) & ((1 << count) - 1)
 
 
 @triton.jit
 def ones_of(octet):
-    """How many bits of a byte are 1."""
+    """Number of bits of a byte that are 1."""
     pairs = octet - ((octet >> 1) & 0x55)
     fours = (pairs & 0x33) + ((pairs >> 2) & 0x33)
     return (fours + (fours >> 4)) & 0x0F
@@ -132,9 +150,9 @@ def average(a, b):
 
 @triton.jit
 def unary_positions(base, begin, size, limit, positions, CHUNK: tl.constexpr):
-    """Write where the ones of a unary section are, modulo 256, at most `limit`; give how many there are (spec §5.2).
+    """Write the positions of the ones of a unary section, modulo 256, at most `limit`; return their number (spec §5.2).
 
-    Each item takes a byte. A prefix sum of population counts says where the positions of its ones go.
+    Each item handles one byte. A prefix sum of population counts gives the places of its positions.
     """
     count = 0
     for at in range(0, size, CHUNK):
@@ -152,7 +170,7 @@ def unary_positions(base, begin, size, limit, positions, CHUNK: tl.constexpr):
 
 @triton.jit
 def unary_number(positions, index, first, mask):
-    """Number `index` of a section whose positions were written from `first` on: the distance of two ones less 1."""
+    """Number `index` of a section whose positions start at index `first`: the distance between two ones, minus 1."""
     here = tl.load(positions + index, mask=mask, other=0).to(tl.int32)
     before = tl.load(positions + index - 1, mask=mask & (index > first), other=255).to(tl.int32)
     return (here - before - 1) & 255
@@ -160,30 +178,30 @@ def unary_number(positions, index, first, mask):
 
 @triton.jit
 def ends_in_zero(base, begin, size):
-    """Whether the last byte of a section, if it has one, is 0, which a unary section's must not be."""
+    """Whether the last byte of a section is 0, which is not valid in a unary section."""
     return (size > 0) & (byte(base, begin + size - 1, begin + size, size > 0) == 0)
 
 
 @triton.jit
-def colour_code(base, channel, length, mask):
-    """The colour code of a channel (spec §5.4)."""
+def color_code(base, channel, length, mask):
+    """The color code of a channel (spec §5.4)."""
     return (byte(base, 1 + (channel >> 2), length, mask) >> 2 * (channel & 3)) & 3
 
 
 @triton.jit
-def colour_flaw(base, channels, length):
-    """BAD_COLOUR if a code is not defined or an unused one is not 0."""
+def color_flaw(base, channels, length):
+    """BAD_COLOR if a code is not defined or an unused one is not 0."""
     channel = tl.arange(0, 64)
     stored = channel < (channels + 3) // 4 * 4
     highest = tl.where(channel == 0, 1, tl.where(channel == 1, 0, 2))
     highest = tl.where((channels == 1) | (channel >= channels), 0, highest)
-    beyond = stored & (colour_code(base, channel, length, stored) > highest)
-    return tl.where(tl.max(beyond.to(tl.int32), 0) > 0, BAD_COLOUR, 0)
+    beyond = stored & (color_code(base, channel, length, stored) > highest)
+    return tl.where(tl.max(beyond.to(tl.int32), 0) > 0, BAD_COLOR, 0)
 
 
 @triton.jit
 def report(status, tiles, n_tiles, tile, reason):
-    """Raise the status of a tile's image if there is a reason to."""
-    image = tile_place(tiles, n_tiles, TILE_IMAGE, tile)
-    number = tile_field(tiles, n_tiles, TILE_NUMBER, tile)
+    """Set the status of the tile's image if there is a reason."""
+    image = load_int64(tiles, n_tiles, TILE_IMAGE, tile)
+    number = load_int32(tiles, n_tiles, TILE_NUMBER, tile)
     tl.atomic_max(status + image, reason | ((LAST_TILE - number) << REASON_BITS), mask=reason > 0)

@@ -38,7 +38,7 @@ def write(path, dtypes):
         for number in range(36):
             dtype = dtypes[number % len(dtypes)]
             height, width = int(rng.integers(20, 60)), int(rng.choice([20, 33, 90, 150, 270]))
-            content = ("smooth", "few colours", "noise", "flat")[number % 4]
+            content = ("smooth", "few colors", "noise", "flat")[number % 4]
             image = np.resize(_selftest.picture(content, dtype, sparse=number % 3 == 0), (height, width, 3))
             writer.write({"image": image, "label": number}, key=f"{number}")
     return path

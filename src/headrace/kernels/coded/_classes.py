@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The classes of coded blocks as arithmetic instead of tables (spec/image.md §6.5): what one says of its samples."""

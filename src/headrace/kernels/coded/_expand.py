@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN202, N803, PLR0915
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """Residuals of coded tiles: each sample fetches its number, its raw bits, and its extra bits or its escape."""
@@ -25,10 +25,10 @@ from headrace.kernels._triton_shared import (
     TILE_WIDTH,
     bits,
     byte,
+    load_int32,
+    load_int64,
     report,
     short,
-    tile_field,
-    tile_place,
     unary_number,
     unzigzag,
 )
@@ -66,24 +66,24 @@ def coded_expand_kernel(
 ):
     tile = tl.load(chains + tl.program_id(0))
     plane = tl.load(chains + n_chains + tl.program_id(0))
-    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
-    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    h = load_int32(tiles, n_tiles, TILE_HEIGHT, tile)
+    w = load_int32(tiles, n_tiles, TILE_WIDTH, tile)
     across = (w + 7) // 8
     blocks = (h + 7) // 8 * across
     at = tl.program_id(1) * BLOCKS
     if at >= blocks:
         return
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    words = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    base = payload + load_int64(tiles, n_tiles, TILE_AT, tile)
+    length = load_int32(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = load_int32(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = load_int32(tiles, n_tiles, TILE_BITS, tile)
+    words = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
     every_block = words + PLANES_AT + PLANE_WORDS * channels
     table = every_block + plane * blocks * BLOCK_WORDS
-    positions = numbers + tile_place(tiles, n_tiles, TILE_NUMBERS, tile) + channels * blocks
+    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile) + channels * blocks
     own = words + PLANES_AT + plane * PLANE_WORDS
     first_of_plane = tl.load(own + PLANE_FIRST)
-    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + 2 * (ROWS - 1)) * ROWS
+    slot = values + load_int64(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + 2 * (ROWS - 1)) * ROWS
 
     # How many extra bits and escapes all earlier blocks of the tile ask for.
     extra_before = 0

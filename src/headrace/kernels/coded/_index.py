@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN202, N803
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The classes of coded tiles, and where everything of a tile is: one program a tile."""
@@ -28,12 +28,12 @@ from headrace.kernels._triton_shared import (
     TILE_WIDTH,
     average,
     byte,
-    colour_flaw,
+    color_flaw,
     ends_in_zero,
+    load_int32,
+    load_int64,
     report,
     short,
-    tile_field,
-    tile_place,
     unary_number,
     unary_positions,
     unzigzag,
@@ -72,18 +72,18 @@ def coded_index_kernel(
     CHUNK: tl.constexpr,
 ):
     tile = tl.load(own_tiles + tl.program_id(0))
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
-    down = (tile_field(tiles, n_tiles, TILE_HEIGHT, tile) + 7) // 8
+    base = payload + load_int64(tiles, n_tiles, TILE_AT, tile)
+    length = load_int32(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = load_int32(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = load_int32(tiles, n_tiles, TILE_BITS, tile)
+    w = load_int32(tiles, n_tiles, TILE_WIDTH, tile)
+    down = (load_int32(tiles, n_tiles, TILE_HEIGHT, tile) + 7) // 8
     across = (w + 7) // 8
     blocks = down * across
-    words = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    words = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
     planes = words + PLANES_AT
     table = planes + PLANE_WORDS * channels
-    positions = numbers + tile_place(tiles, n_tiles, TILE_NUMBERS, tile)
+    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile)
 
     strips = (w + 31) // 32
     ids_at = 1 + (channels + 3) // 4
@@ -93,7 +93,7 @@ def coded_index_kernel(
     flaw = tl.where(begin + size > length, BAD_SECTION, 0)
     size = tl.where(begin + size > length, 0, size)
     if PHASES != SECOND_PHASE:
-        flaw = tl.maximum(flaw, colour_flaw(base, channels, length))
+        flaw = tl.maximum(flaw, color_flaw(base, channels, length))
         flaw = tl.maximum(flaw, strip_flaw(base, ids_at, channels, strips, length))
         count = unary_positions(base, begin, size, channels * blocks, positions, CHUNK)
         if (count != channels * blocks) | ends_in_zero(base, begin, size):

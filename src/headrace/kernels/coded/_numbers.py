@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN202, N803
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The unary numbers of a plane of a coded tile, and what they ask for: one program a plane."""
@@ -24,9 +24,9 @@ from headrace.kernels._triton_shared import (
     TILE_NUMBERS,
     TILE_WIDTH,
     ends_in_zero,
+    load_int32,
+    load_int64,
     report,
-    tile_field,
-    tile_place,
     unary_number,
     unary_positions,
 )
@@ -63,16 +63,16 @@ def coded_numbers_kernel(
 ):
     tile = tl.load(chains + tl.program_id(0))
     plane = tl.load(chains + n_chains + tl.program_id(0))
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    across = (tile_field(tiles, n_tiles, TILE_WIDTH, tile) + 7) // 8
-    blocks = (tile_field(tiles, n_tiles, TILE_HEIGHT, tile) + 7) // 8 * across
-    words = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    base = payload + load_int64(tiles, n_tiles, TILE_AT, tile)
+    length = load_int32(tiles, n_tiles, TILE_LENGTH, tile)
+    channels = load_int32(tiles, n_tiles, TILE_CHANNELS, tile)
+    n = load_int32(tiles, n_tiles, TILE_BITS, tile)
+    across = (load_int32(tiles, n_tiles, TILE_WIDTH, tile) + 7) // 8
+    blocks = (load_int32(tiles, n_tiles, TILE_HEIGHT, tile) + 7) // 8 * across
+    words = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
     own = words + PLANES_AT + plane * PLANE_WORDS
     table = words + PLANES_AT + PLANE_WORDS * channels + plane * blocks * BLOCK_WORDS
-    positions = numbers + tile_place(tiles, n_tiles, TILE_NUMBERS, tile) + channels * blocks
+    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile) + channels * blocks
 
     first = tl.load(own + PLANE_FIRST)
     if PHASES != SECOND_PHASE:

@@ -34,7 +34,7 @@ def expand(batch: DeviceBatch) -> None:
     """Compute the residuals of all coded tiles and write them to their slots."""
     for tiles in slices(batch, batch.tiles_of(TileKind.CODED)):
         channels, down, across = tiles[TileField.CHANNELS], *_blocks(tiles)
-        tiles.colour()
+        tiles.color()
         _check_strips(tiles)
         offsets = _SectionOffsets(tiles)
         numbers = tiles.unary(offsets.begin, offsets.class_bytes, channels * down * across)

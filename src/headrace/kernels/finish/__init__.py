@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last kernel: pixels into the tensor that trains."""
+"""The last operation: from decoded planes to the output tensor."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planes to pixels of the output, in plain PyTorch."""
+"""From decoded planes to output pixels, in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.kernels._batch import DeviceBatch
 from headrace.kernels._torch_shared import Tiles, average, grid, slices
 from headrace.kernels.tables import LANES, SKEW, ImageField, SampleType, TileField, TileKind
 
-_INTEGER_BITS = {torch.uint8: 8, torch.uint16: 16, torch.int16: 15}  # of the range that is not negative
+_INTEGER_BITS = {torch.uint8: 8, torch.uint16: 16, torch.int16: 15}  # of the non-negative part of the range
 
 
 def run(batch: DeviceBatch) -> None:
@@ -41,8 +41,8 @@ def _run(tiles: Tiles) -> None:
     column = torch.where(of_image(ImageField.FLIP) > 0, width - 1 - column, column)
     pixel = of_image(ImageField.OUT) + row * of_image(ImageField.STRIDE_Y) + column * of_image(ImageField.STRIDE_X)
     kept = channels if batch.staged.out_channels == 0 else torch.full_like(channels, batch.staged.out_channels)
-    spread = (channels <= 2) & (kept == 3)  # one channel comes out as three
-    codes = torch.where(of_tile(TileField.KIND) >= TileKind.PACKED, _colour_codes(tiles)[:, :, None], 0)  # [n, 64, 1]
+    spread = (channels <= 2) & (kept == 3)  # one channel bewritten three
+    codes = torch.where(of_tile(TileField.KIND) >= TileKind.PACKED, _color_codes(tiles)[:, :, None], 0)  # [n, 64, 1]
 
     near = far = torch.zeros_like(pixel)
     for plane in range(tiles.max_channels):
@@ -58,13 +58,13 @@ def _run(tiles: Tiles) -> None:
         level = _levels(batch, value, of_image(ImageField.RANKS), of_image(ImageField.RANK_COUNT), wanted)
         level = torch.where(stored == SampleType.INT16, level - 32768, level)
         for copy in range(3):
-            comes = torch.where(spread, channel == 0, (channel < kept) & (copy == 0)) & (plane < channels) & wanted
-            came_out = torch.where(spread, copy, channel)
-            made = convert_levels(level, stored, came_out, batch.factors, batch.out.dtype)
-            _put(batch.out, (pixel + came_out * of_image(ImageField.STRIDE_C))[comes], made[comes])
+            written = torch.where(spread, channel == 0, (channel < kept) & (copy == 0)) & (plane < channels) & wanted
+            out_channel = torch.where(spread, copy, channel)
+            made = convert_levels(level, stored, out_channel, batch.factors, batch.out.dtype)
+            _put(batch.out, (pixel + out_channel * of_image(ImageField.STRIDE_C))[written], made[written])
 
 
-def _colour_codes(tiles: Tiles) -> torch.Tensor:
+def _color_codes(tiles: Tiles) -> torch.Tensor:
     channel = torch.arange(64, device=tiles.which.device)[None]
     return tiles.bytes(1 + (channel >> 2).expand(len(tiles.which), -1)) >> 2 * (channel & 3) & 3
 
@@ -72,7 +72,7 @@ def _colour_codes(tiles: Tiles) -> torch.Tensor:
 def _coded_values(
     tiles: Tiles, plane: int, channel: torch.Tensor, y: torch.Tensor, x: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """What a tile holds of a plane: its own values, the colours of its numbers, or the results of its waves."""
+    """The coded values of a plane: stored values, palette colors, or the results of the waves."""
     kind, channels = tiles[TileField.KIND].view(-1, 1, 1), tiles[TileField.CHANNELS].view(-1, 1, 1)
     w, size = tiles[TileField.WIDTH].view(-1, 1, 1), (tiles.n // 8).view(-1, 1, 1)
     has_plane = (kind >= TileKind.PACKED) & (plane < channels) | (kind == TileKind.PALETTE)
@@ -91,7 +91,7 @@ def _coded_values(
 def _levels(
     batch: DeviceBatch, value: torch.Tensor, at: torch.Tensor, count: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Ranks to the levels that they stand for, where there are any (spec §4)."""
+    """Look up the levels of ranks in images that have ranks (spec §4)."""
     if len(batch.ranks) == 0:
         return value
     place = torch.where(mask & (count > 0), at + torch.minimum(value, count - 1), 0)
@@ -101,7 +101,7 @@ def _levels(
 def convert_levels(
     level: torch.Tensor, stored: torch.Tensor, channel: torch.Tensor, factors: torch.Tensor, dtype: torch.dtype
 ) -> torch.Tensor:
-    """Levels in another dtype. The product and the sum are rounded apart, as on the CPU."""
+    """Convert levels to a dtype. The product and the sum are rounded separately, as on the CPU."""
     if dtype.is_floating_point:
         scale, shift = factors[:, stored, channel.clamp(max=63)]
         made: torch.Tensor = level.float() * scale + shift
@@ -117,9 +117,9 @@ def convert_levels(
 
 
 def _put(out: torch.Tensor, places: torch.Tensor, values: torch.Tensor) -> None:
-    """Write to elements of the memory that a tensor of any strides lies in."""
+    """Write to elements of the memory of a tensor of any strides."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(out.shape, out.stride(), strict=True))
     flat = out.as_strided((span,), (1,))
-    if out.dtype == torch.uint16:  # which PyTorch can hold and hardly more
+    if out.dtype == torch.uint16:  # PyTorch cannot index uint16 tensors
         flat, values = flat.view(torch.int16), values.to(torch.int16)
     flat[places] = values.to(flat.dtype)

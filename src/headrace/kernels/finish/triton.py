@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN201, N803, PLR0915, SIM102
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""The last kernel: planes to pixels of the output, with colour, ranks, region, flip, layout, dtype and normalisation.
+"""The last kernel: planes to output pixels, with color, ranks, region, flip, strides, dtype and normalization.
 
-A program takes a tile and some steps of its wave: all rows, and of each row the columns that its lane had reached. The
-values of a step lie side by side, and so do the columns of a row, so that both what is read and what is written is.
+A program handles some steps of the wave of one tile: all rows, and in each row the columns of these steps. So it reads
+contiguous values (of one step) and writes contiguous values (of one row).
 """
 
 from __future__ import annotations
@@ -31,22 +31,17 @@ from headrace.kernels._triton_shared import (
     PALETTE,
     RAW,
     ROWS,
-    TILE_AT,
-    TILE_BITS,
-    TILE_CHANNELS,
-    TILE_HEIGHT,
     TILE_IMAGE,
     TILE_KIND,
     TILE_LEFT,
-    TILE_LENGTH,
     TILE_TOP,
     TILE_VALUES,
-    TILE_WIDTH,
     average,
     byte,
-    colour_code,
-    tile_field,
-    tile_place,
+    color_code,
+    load_int32,
+    load_int64,
+    tile_header,
 )
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import LANES, SIZES, SLICES, TileKind
@@ -75,40 +70,35 @@ def finish_kernel(
     WIDE: tl.constexpr,
     RANKED: tl.constexpr,  # whether any image of the batch has ranks
     STEPS: tl.constexpr,
-    TURNS: tl.constexpr,  # times STEPS are what a program takes
+    TURNS: tl.constexpr,  # a program handles STEPS * TURNS steps
 ):
     tile = tl.program_id(0).to(tl.int64)
-    image = tile_place(tiles, n_tiles, TILE_IMAGE, tile)
-    kind = tile_field(tiles, n_tiles, TILE_KIND, tile)
-    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
-    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
+    image = load_int64(tiles, n_tiles, TILE_IMAGE, tile)
+    kind = load_int32(tiles, n_tiles, TILE_KIND, tile)
+    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
     skew = tl.where(kind == CODED, 2, tl.where((kind == PACKED) | (kind == PALETTE), 1, 0))
     steps = w + skew * (ROWS - 1)
-    top = tile_field(tiles, n_tiles, TILE_TOP, tile)
-    left = tile_field(tiles, n_tiles, TILE_LEFT, tile)
-    height = tile_field(images, n_images, IMAGE_HEIGHT, image)
-    width = tile_field(images, n_images, IMAGE_WIDTH, image)
-    # Positions in 64 bits are those of the tile; within a tile 32 bits do.
-    stride_c = tile_place(images, n_images, IMAGE_STRIDE_C, image)
-    stride_y = tile_place(images, n_images, IMAGE_STRIDE_Y, image)
-    stride_x = tile_place(images, n_images, IMAGE_STRIDE_X, image)
-    flip = tile_field(images, n_images, IMAGE_FLIP, image) > 0
-    corner = out + tile_place(images, n_images, IMAGE_OUT, image)
+    top = load_int32(tiles, n_tiles, TILE_TOP, tile)
+    left = load_int32(tiles, n_tiles, TILE_LEFT, tile)
+    height = load_int32(images, n_images, IMAGE_HEIGHT, image)
+    width = load_int32(images, n_images, IMAGE_WIDTH, image)
+    # Offsets of tiles need 64 bits; within a tile 32 bits are enough.
+    stride_c = load_int64(images, n_images, IMAGE_STRIDE_C, image)
+    stride_y = load_int64(images, n_images, IMAGE_STRIDE_Y, image)
+    stride_x = load_int64(images, n_images, IMAGE_STRIDE_X, image)
+    flip = load_int32(images, n_images, IMAGE_FLIP, image) > 0
+    corner = out + load_int64(images, n_images, IMAGE_OUT, image)
     corner += top * stride_y + tl.where(flip, width - 1 - left, left) * stride_x
     column_stride = tl.where(flip, -stride_x, stride_x).to(tl.int32)
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    slot = values + tl.multiple_of(tile_place(tiles, n_tiles, TILE_VALUES, tile), 16)
-    rank_table = ranks + tile_place(images, n_images, IMAGE_RANKS, image)
-    rank_count = tile_field(images, n_images, IMAGE_RANK_COUNT, image)
-    stored = tile_field(images, n_images, IMAGE_DTYPE, image)
+    slot = values + tl.multiple_of(load_int64(tiles, n_tiles, TILE_VALUES, tile), 16)
+    rank_table = ranks + load_int64(images, n_images, IMAGE_RANKS, image)
+    rank_count = load_int32(images, n_images, IMAGE_RANK_COUNT, image)
+    stored = load_int32(images, n_images, IMAGE_DTYPE, image)
     kept = tl.where(out_channels == 0, channels, out_channels)
-    spread = (channels <= 2) & (kept == 3)  # one channel comes out as three: its plane is taken three times
-    least_row = tl.maximum(-top, 0)  # of those that the region has
+    spread = (channels <= 2) & (kept == 3)  # one channel becomes three: its plane is used three times
+    first_row = tl.maximum(-top, 0)  # that the region contains
     rows = tl.minimum(h, height - top)
-    least_column = tl.maximum(-left, 0)
+    first_column = tl.maximum(-left, 0)
     columns = tl.minimum(w, width - left)
 
     first = tl.program_id(1) * (STEPS * TURNS)
@@ -116,8 +106,8 @@ def finish_kernel(
     for begin in range(first, tl.minimum(first + STEPS * TURNS, steps), STEPS):
         step = begin + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
         x = step - skew * y
-        wanted = (y >= least_row) & (y < rows) & (x >= least_column) & (x < columns)  # [ROWS, STEPS]
-        # Whole steps are read, whichever rows of them are wanted: that makes one load of the bytes of several lanes.
+        wanted = (y >= first_row) & (y < rows) & (x >= first_column) & (x < columns)  # [ROWS, STEPS]
+        # Read all rows of a step, not only the needed ones: the loads of several lanes then become one.
         made = tl.broadcast_to(step < steps, (ROWS, STEPS))
         from_slot = slot + step * ROWS + y
         at = corner + (y * stride_y.to(tl.int32) + x * column_stride)
@@ -128,33 +118,33 @@ def finish_kernel(
                 plane = tl.minimum(turn, channels - 1)
                 channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
                 value = plane_value(from_slot, made, WIDE)
-                value = undo_colour(value, near, far, colour_code(base, channel, length, True), n)
+                value = undo_color(value, near, far, color_code(base, channel, length, True), n)
                 from_slot += tl.where(turn < channels - 1, steps * ROWS, 0)
-                # Channels are coded in the order 1, 0, 2, 3 …; channel 0 is between 1 and 2 but the farther one.
+                # Channels are coded in the order 1, 0, 2, 3 …; for channel 2, channel 1 is near and channel 0 is far.
                 if plane == 1:
                     far = value
                 else:
                     far = near
                     near = value
                 level = level_of(value, rank_table, rank_count, stored, wanted, RANKED)
-                came_out = tl.where(spread, turn - channels + 1, channel)
-                if (came_out >= 0) & (came_out < kept):
-                    store_value(at + came_out * stride_c, level, stored, factors + came_out, wanted, FORM)
+                out_channel = tl.where(spread, turn - channels + 1, channel)
+                if (out_channel >= 0) & (out_channel < kept):
+                    store_value(at + out_channel * stride_c, level, stored, factors + out_channel, wanted, FORM)
         else:
             place = tl.where(kind == RAW, y * w + x, 0)
             if kind == PALETTE:
                 place = plane_value(from_slot, made, WIDE)
-            for came_out in range(tl.where(spread, 3, tl.minimum(channels, kept))):
-                channel = tl.where(spread, 0, came_out)
+            for out_channel in range(tl.where(spread, 3, tl.minimum(channels, kept))):
+                channel = tl.where(spread, 0, out_channel)
                 listed = tl.where(kind == PALETTE, 2, 1) + (place * channels + channel) * (n // 8)
                 value = coded_value(base, listed, length, wanted, WIDE, n)
                 level = level_of(value, rank_table, rank_count, stored, wanted, RANKED)
-                store_value(at + came_out * stride_c, level, stored, factors + came_out, wanted, FORM)
+                store_value(at + out_channel * stride_c, level, stored, factors + out_channel, wanted, FORM)
 
 
 @triton.jit
 def level_of(value, rank_table, rank_count, stored, mask, RANKED: tl.constexpr):
-    """The sample that a coded value stands for (spec §4)."""
+    """The sample of a coded value (spec §4)."""
     if RANKED:
         if rank_count > 0:
             value = tl.load(rank_table + tl.minimum(value, rank_count - 1), mask=mask, other=0)
@@ -169,7 +159,7 @@ def plane_value(at, mask, WIDE: tl.constexpr):
 
 @triton.jit
 def coded_value(base, at, length, mask, WIDE: tl.constexpr, n):
-    """A coded value that a tile holds as it is."""
+    """A coded value that is stored as it is."""
     value = byte(base, at, length, mask)
     if WIDE:
         value |= byte(base, at + 1, length, mask & (n == 16)) << 8
@@ -177,15 +167,15 @@ def coded_value(base, at, length, mask, WIDE: tl.constexpr, n):
 
 
 @triton.jit
-def undo_colour(value, near, far, code, n):
-    """Add what a plane's values were taken from (spec §5.4)."""
+def undo_color(value, near, far, code, n):
+    """Undo the color transform of a plane (spec §5.4)."""
     reference = tl.where(code == 2, average(near, far), near)
     return tl.where(code > 0, value + reference - (1 << (n - 1)), value) & ((1 << n) - 1)
 
 
 @triton.jit
 def store_value(at, value, stored, factor, mask, FORM: tl.constexpr):
-    """Convert a level and write it. The product and the sum are rounded apart, as on the CPU."""
+    """Convert a level and write it. The product and the sum are rounded separately, as on the CPU."""
     if FORM == FLOAT:
         own = factor + stored * 64
         made = value.to(tl.float32) * tl.load(own) + tl.load(own + 3 * 64)
@@ -196,7 +186,7 @@ def store_value(at, value, stored, factor, mask, FORM: tl.constexpr):
 
 @triton.jit
 def convert_level(value, stored, FORM: tl.constexpr):
-    """An integer of another depth: what is not negative of the range is scaled to what is not negative of the other."""
+    """Convert to another integer type: the non-negative part of the range is scaled to that of the other type."""
     own_bits = tl.where(stored == UINT8, 8, tl.where(stored == UINT16, 16, 15))
     new_bits: tl.constexpr = 8 if FORM == UINT8 else (16 if FORM == UINT16 else 15)
     level = tl.maximum(value, 0)
@@ -210,8 +200,8 @@ def convert_level(value, stored, FORM: tl.constexpr):
 def run(batch: DeviceBatch) -> None:
     """Write all images of a batch."""
     staged = batch.staged
-    most_steps = staged.max_width + (2 if staged.has(TileKind.CODED) else 1) * (LANES - 1)
-    finish_kernel[(batch.tiles.shape[1], triton.cdiv(most_steps, STEPS * TURNS))](
+    max_steps = staged.max_width + (2 if staged.has(TileKind.CODED) else 1) * (LANES - 1)
+    finish_kernel[(batch.tiles.shape[1], triton.cdiv(max_steps, STEPS * TURNS))](
         batch.payload,
         batch.tiles,
         batch.tiles.shape[1],

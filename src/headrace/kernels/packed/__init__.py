@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fast tiles: packed bits into residuals."""
+"""Packed tiles (mode `fast`): from packed bits to residuals."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Widths and beginnings of the groups of packed tiles, in plain PyTorch."""
+"""Widths and offsets of the groups of packed tiles, in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST_WIDTH = 4
 
 
 def index(batch: DeviceBatch) -> None:
-    """Fill the entries of all packed tiles."""
+    """Fill the table of groups of all packed tiles."""
     for tiles in slices(batch, batch.tiles_of(TileKind.PACKED)):
         _index(tiles)
 
@@ -22,16 +22,16 @@ def index(batch: DeviceBatch) -> None:
 def _index(tiles: Tiles) -> None:
     channels = tiles[TileField.CHANNELS]
     down, across = (-(-tiles[side] // GROUP) for side in (TileField.HEIGHT, TileField.WIDTH))
-    tiles.colour()
+    tiles.color()
     ids_at = 1 + (channels + 3) // 4
     _check_predictors(tiles, ids_at)
     size_at = ids_at + (channels + 1) // 2
     size = tiles.shorts(size_at[:, None])[:, 0]
     numbers = tiles.unary(size_at + 2, size, channels * down * across)
 
-    most_channels = tiles.max_channels
+    max_channels = tiles.max_channels
     row, column = grid(LANES // GROUP, -(-tiles.max_width // GROUP), numbers.device)
-    plane = torch.arange(most_channels, device=numbers.device)[None, :, None, None]
+    plane = torch.arange(max_channels, device=numbers.device)[None, :, None, None]
     down, across = down.view(-1, 1, 1, 1), across.view(-1, 1, 1, 1)
     inside = (row < down) & (column < across) & (plane < channels.view(-1, 1, 1, 1))  # [n, planes, 8, columns]
     entry = plane * down * across + row * across + column

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN201, N803
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""Widths and beginnings of the groups of packed tiles: one program a tile, planes one after the other."""
+"""Widths and offsets of the groups of packed tiles: one program per tile, one plane after the other."""
 
 from __future__ import annotations
 
@@ -21,22 +21,16 @@ from headrace.kernels._triton_shared import (
     FIRST_PHASE,
     FIRST_WIDTH,
     SECOND_PHASE,
-    TILE_AT,
-    TILE_BITS,
-    TILE_CHANNELS,
     TILE_ENTRIES,
-    TILE_HEIGHT,
-    TILE_LENGTH,
     TILE_NUMBERS,
-    TILE_WIDTH,
     byte,
-    colour_flaw,
+    color_flaw,
     ends_in_zero,
+    load_int64,
     phases_of,
     report,
     short,
-    tile_field,
-    tile_place,
+    tile_header,
     unary_number,
     unary_positions,
     unzigzag,
@@ -45,7 +39,7 @@ from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
 
 CHUNK, WARPS = sized(256, 1024), 4
-ACROSS = tables.TILE_WIDTH // GROUP  # of the widest tile: narrower ones need no other compilation
+ACROSS = tables.TILE_WIDTH // GROUP  # of the widest tile, so that narrower ones are not compiled again
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
@@ -58,18 +52,15 @@ def packed_index_kernel(
     entries,
     status,
     PHASES: tl.constexpr,
-    ACROSS: tl.constexpr,  # at least the groups of a row of a tile
+    ACROSS: tl.constexpr,  # >= groups per row of a tile
     CHUNK: tl.constexpr,
 ):
     tile = tl.load(own_tiles + tl.program_id(0))
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = tile_field(tiles, n_tiles, TILE_BITS, tile)
-    down = (tile_field(tiles, n_tiles, TILE_HEIGHT, tile) + 3) // 4
-    across = (tile_field(tiles, n_tiles, TILE_WIDTH, tile) + 3) // 4
-    positions = numbers + tile_place(tiles, n_tiles, TILE_NUMBERS, tile)
-    table = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    down = (h + 3) // 4
+    across = (w + 3) // 4
+    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile)
+    table = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
     groups = down * across
 
     ids_at = 1 + (channels + 3) // 4
@@ -79,7 +70,7 @@ def packed_index_kernel(
     flaw = tl.where(begin + size > length, BAD_SECTION, 0)
     size = tl.where(begin + size > length, 0, size)
     if PHASES != SECOND_PHASE:
-        flaw = tl.maximum(flaw, colour_flaw(base, channels, length))
+        flaw = tl.maximum(flaw, color_flaw(base, channels, length))
         flaw = tl.maximum(flaw, predictor_flaw(base, ids_at, channels, length))
         count = unary_positions(base, begin, size, channels * groups, positions, CHUNK)
         if (count != channels * groups) | ends_in_zero(base, begin, size):
@@ -93,7 +84,7 @@ def packed_index_kernel(
 
 @triton.jit
 def store_groups(begin, positions, table, channels, n, down, across, length, ACROSS: tl.constexpr):
-    """From numbers to widths, and from widths to where groups begin; gives what is wrong with them."""
+    """Store the width and the offset of each group; return what is wrong with them, or 0."""
     row = tl.arange(0, 8)[:, None]
     column = tl.arange(0, ACROSS)[None, :]
     inside = (row < down) & (column < across)
@@ -117,7 +108,7 @@ def store_groups(begin, positions, table, channels, n, down, across, length, ACR
 
 @triton.jit
 def predictor_flaw(base, at, channels, length):
-    """BAD_PREDICTOR if one is not defined or unused bits are not 0 (spec §6.4)."""
+    """BAD_PREDICTOR if a predictor is not defined or unused bits are not 0 (spec §6.4)."""
     plane = tl.arange(0, 64)
     stored = plane < (channels + 1) // 2 * 2
     chosen = (byte(base, at + (plane >> 1), length, stored) >> 4 * (plane & 1)) & 15
@@ -126,7 +117,7 @@ def predictor_flaw(base, at, channels, length):
 
 
 def index(batch: DeviceBatch) -> None:
-    """Fill the entries of all packed tiles."""
+    """Fill the table of groups of all packed tiles."""
     own = batch.tiles_of(TileKind.PACKED)
     for phases in phases_of(batch.payload.device):
         packed_index_kernel[(len(own),)](

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Palette, raw and constant tiles into samples."""
+"""Palette tiles: the exceptions of each block."""

@@ -10,11 +10,11 @@ from headrace.kernels._status import Reason
 from headrace.kernels._torch_shared import Tiles, exclusive, slices, store
 from headrace.kernels.tables import LANES, TileField, TileKind
 
-NONE = 255  # stands for no exception
+NO_EXCEPTION = 255
 
 
 def expand(batch: DeviceBatch) -> None:
-    """Write the exceptions of all palette tiles to their slots, and 255 where there is none."""
+    """Write the exceptions of all palette tiles to their slots, and 255 for all other pixels."""
     for tiles in slices(batch, batch.tiles_of(TileKind.PALETTE)):
         _expand(tiles)
 
@@ -35,7 +35,7 @@ def _expand(tiles: Tiles) -> None:
     tiles.report(Reason.PADDING, ((flags == 1) & stored & (block >= blocks[:, None])).any(1))
     flags = torch.where(block < blocks[:, None], flags, 0)  # [n, blocks]
 
-    # Down the levels of flags: what is flagged finds its byte on the next level by a prefix sum.
+    # For each flag, a prefix sum gives the place of its byte on the next level.
     rows_at = flags_at + -(-blocks // 8)
     rows = torch.where(flags == 1, tiles.bytes(rows_at[:, None] + exclusive(flags, 1)), 0)
     row_flags = _bits_of(rows).flatten(1)  # [n, blocks * 8]
@@ -55,17 +55,17 @@ def _expand(tiles: Tiles) -> None:
     tiles.report(Reason.EXCEPTION, empty | unsound)
     _check_end(tiles, numbers_at, excepted.sum(1) * bits_each[:, 0])
     slot = tiles.slots(torch.zeros_like(h), TileKind.PALETTE)[:, None]
-    store(tiles.batch.values, slot + (x + y) * LANES + y, torch.where(excepted == 1, numbers, NONE), inside)
+    store(tiles.batch.values, slot + (x + y) * LANES + y, torch.where(excepted == 1, numbers, NO_EXCEPTION), inside)
 
 
 def _check_palette(tiles: Tiles, count: torch.Tensor) -> None:
-    """There are two or more colours, each above the one before it (spec §6.3)."""
+    """Report palettes that are not strictly ascending, or have fewer than two colors (spec §6.3)."""
     channels, size = tiles[TileField.CHANNELS][:, None], (tiles.n // 8)[:, None]
-    colour = torch.arange(255, device=count.device)[None]
-    compared = colour + 1 < count[:, None]
+    color = torch.arange(255, device=count.device)[None]
+    compared = color + 1 < count[:, None]
     above = decided = torch.zeros_like(compared)
     for channel in range(tiles.max_channels):
-        at = 2 + (colour * channels + channel) * size
+        at = 2 + (color * channels + channel) * size
         low, high = (
             tiles.bytes(place) | torch.where(size == 2, tiles.bytes(place + 1) << 8, 0)
             for place in (at, at + channels * size)

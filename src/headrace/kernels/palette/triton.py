@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN201, N803, PLR0915
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""The exceptions of palette tiles, each to its place in the wave: one program a tile, sixteen blocks at a time."""
+"""The exceptions of palette tiles, in the order of the wave: one program per tile, sixteen blocks at a time."""
 
 from __future__ import annotations
 
@@ -16,19 +16,13 @@ from headrace.kernels._triton_shared import (
     BAD_PADDING,
     BAD_PALETTE,
     ROWS,
-    TILE_AT,
-    TILE_BITS,
-    TILE_CHANNELS,
-    TILE_HEIGHT,
-    TILE_LENGTH,
     TILE_VALUES,
-    TILE_WIDTH,
     bits,
     byte,
+    load_int64,
     ones_of,
     report,
-    tile_field,
-    tile_place,
+    tile_header,
 )
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
@@ -48,20 +42,16 @@ def palette_expand_kernel(
     BLOCKS: tl.constexpr,
 ):
     tile = tl.load(own_tiles + tl.program_id(0))
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    value_bytes = tile_field(tiles, n_tiles, TILE_BITS, tile) // 8
-    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
-    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
-    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile)
+    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    value_bytes = n // 8
+    slot = values + load_int64(tiles, n_tiles, TILE_VALUES, tile)
 
     count = byte(base, 1, length, True)
     flaw = palette_flaw(base, count, channels, value_bytes, length)
     each = tl.arange(0, 8)
     bits_each = tl.sum(tl.where(((count - 1) >> each) > 0, 1, 0))  # the bit length of count - 1
 
-    # Three levels of flags. Where a level begins follows from the number of ones of those before it.
+    # Three levels of flags. The offset of a level follows from the number of ones in the levels before it.
     across = (w + 7) // 8
     blocks = (h + 7) // 8 * across
     flags_at = 2 + count * channels * value_bytes
@@ -126,10 +116,10 @@ def palette_expand_kernel(
 
 @triton.jit
 def palette_flaw(base, count, channels, value_bytes, length):
-    """BAD_PALETTE unless there are two or more colours, each above the one before it (spec §6.3)."""
-    colour = tl.arange(0, 256)
-    compared = colour + 1 < count
-    at = 2 + colour * channels * value_bytes
+    """BAD_PALETTE unless there are two or more colors in strictly ascending order (spec §6.3)."""
+    color = tl.arange(0, 256)
+    compared = color + 1 < count
+    at = 2 + color * channels * value_bytes
     above = tl.zeros((256,), tl.int32)
     decided = tl.zeros((256,), tl.int32)
     for channel in range(channels):
@@ -144,7 +134,7 @@ def palette_flaw(base, count, channels, value_bytes, length):
 
 
 def expand(batch: DeviceBatch) -> None:
-    """Write the exceptions of all palette tiles to their slots, and 255 where there is none."""
+    """Write the exceptions of all palette tiles to their slots, and 255 for all other pixels."""
     own = batch.tiles_of(TileKind.PALETTE)
     palette_expand_kernel[(len(own),)](
         batch.payload,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resizing on the accelerator, with the weights of the CPU's."""
+"""Bilinear resize with antialiasing, with the weights of the CPU's transforms."""

@@ -10,14 +10,13 @@ import numpy as np
 import torch
 
 from headrace.errors import InvalidOutput
-from headrace.kernels._batch import BufferPart
+from headrace.kernels._batch import BufferPart, append_parts
 from headrace.kernels.resize._windows import ResizeField, ResizeWindow, make_taps
-from headrace.kernels.tables import ALIGNMENT
 
 
 @dataclass(frozen=True)
 class ResizeBatch:
-    """All that the kernel sees."""
+    """Everything that the kernel accesses."""
 
     source: torch.Tensor
     jobs: torch.Tensor  # int64 [ResizeField, images]
@@ -39,7 +38,7 @@ def make_batch(
     factors: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
     out: torch.Tensor,
 ) -> ResizeBatch:
-    """Lay the tables out and bring them to the images' device in one copy."""
+    """Lay the tables out and copy them to the device of the images at once."""
     source, offsets = _one_memory(images)
     taps, ranges = make_taps(resizes)
     needed: list[list[list[int]]] = ranges.tolist()
@@ -56,10 +55,7 @@ def make_batch(
     jobs = np.ascontiguousarray(np.array(columns, np.int64).reshape(-1, len(ResizeField)).T)
     arrays = {"jobs": jobs, "factors": factors, **vars(taps)}
     parts: dict[str, BufferPart] = {}
-    end = 0
-    for name, array in arrays.items():
-        parts[name] = BufferPart(-(-end // ALIGNMENT) * ALIGNMENT, array.shape, array.dtype)
-        end = parts[name].end
+    end = append_parts(parts, arrays)
     staged = torch.empty(end, dtype=torch.uint8, pin_memory=source.device.type == "cuda")
     for name, array in arrays.items():
         parts[name].of_host(staged)[...] = array
@@ -74,31 +70,33 @@ def make_batch(
 
 
 def _one_memory(images: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[int]]:
-    """A tensor that spans the images' memory, and where each begins in it. What is scattered is gathered first."""
+    """Return a tensor that spans the memory of all images, and their offsets; several storages are copied to one."""
     if len({image.untyped_storage().data_ptr() for image in images}) > 1:
         flat = torch.cat([image.reshape(-1) for image in images])
         sizes = [image.numel() for image in images]
         return flat, [sum(sizes[:i]) for i in range(len(sizes))]
     elements = images[0].untyped_storage().nbytes() // images[0].element_size()
-    whole = images[0].as_strided((elements,), (1,), 0)
-    return whole, [int(image.storage_offset()) for image in images]
+    memory = images[0].as_strided((elements,), (1,), 0)
+    return memory, [int(image.storage_offset()) for image in images]
 
 
 def _check(
     image: torch.Tensor, resize: ResizeWindow, needed: Sequence[Sequence[int]], out: torch.Tensor, i: int
 ) -> None:
-    """Whether what an image's taps look at is there, and what comes of it fits into `out`."""
+    """Check that the samples that the taps need were decoded, and that the result fits into `out`."""
     if image.ndim != 3:
-        raise ValueError(f"image {i} is {list(image.shape)}; what is resized is [C, H, W]")
+        raise ValueError(f"images must be [C, H, W]; image {i} is {list(image.shape)}")
     channels, height, width = image.shape
     (top, bottom), (left, right) = needed
     first_row, first_column = resize.origin
     end = first_row + height, first_column + width
     if top < first_row or left < first_column or bottom > end[0] or right > end[1]:
         raise ValueError(
-            f"image {i}: rows {top} to {bottom} and columns {left} to {right} are needed, but what is given begins at "
-            f"{resize.origin} and ends at {end}"
+            f"image {i}: the window needs rows {top} to {bottom} and columns {left} to {right}; got an image from "
+            f"{resize.origin} to {end}"
         )
     expected = (channels, *resize.counts)
     if out.ndim != 4 or out.shape[1:] != expected or i >= out.shape[0]:
-        raise InvalidOutput(f"image {i} comes out as {list(expected)}, but out is {list(out.shape)}")
+        raise InvalidOutput(
+            f"out must be [N, *{list(expected)}] for image {i}; got {list(out.shape)}"
+        )

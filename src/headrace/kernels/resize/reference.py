@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bilinear resize with antialias in plain PyTorch: two products of matrices an image."""
+"""Bilinear resize with antialiasing in plain PyTorch: two matrix products per image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEVELS = {SampleType.UINT8: (0, 255), SampleType.UINT16: (0, 65535), SampleType
 def run(batch: ResizeBatch) -> None:
     """Resize all images of a batch."""
     stored = _SAMPLES[batch.source.dtype]
-    least, most = _LEVELS[stored]
+    lowest, highest = _LEVELS[stored]
     source = batch.source.view(torch.int16) if stored == SampleType.UINT16 else batch.source
     for i, job in enumerate(batch.jobs.T.tolist()):
         rows = _weights(batch, job[ResizeField.ROWS], job[ResizeField.HEIGHT])  # [H, h]
@@ -25,7 +25,7 @@ def run(batch: ResizeBatch) -> None:
         shape = job[ResizeField.CHANNELS], rows.shape[1], columns.shape[1]
         image = source.as_strided(shape, job[ResizeField.STRIDE_C : ResizeField.STRIDE_X + 1], job[ResizeField.SOURCE])
         levels = (image.int() & 0xFFFF if stored == SampleType.UINT16 else image).float()
-        made = (rows @ levels @ columns.T + 0.5).floor().clamp(least, most).int()  # [C, H, W]
+        made = (rows @ levels @ columns.T + 0.5).floor().clamp(lowest, highest).int()  # [C, H, W]
         made = made.flip(2) if job[ResizeField.FLIP] else made
         channel = torch.arange(shape[0], device=made.device)[:, None, None]
         kind = torch.full_like(channel, stored)
@@ -34,7 +34,7 @@ def run(batch: ResizeBatch) -> None:
 
 
 def _weights(batch: ResizeBatch, start: int, count: int) -> torch.Tensor:
-    """What each sample of the source counts for in each of the result."""
+    """The weight of each source sample for each sample of the result."""
     own = slice(start, start + count)
     first, taps = batch.first[own, None], batch.count[own, None]
     sample = torch.arange(int((first + taps).max()), device=first.device)[None]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN201, N803
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""Bilinear resize with antialias: one program a rectangle of the result, all images of a batch in one launch."""
+"""Bilinear resize with antialiasing: one program per rectangle of a result, all images of a batch in one launch."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def resize_kernel(
     unit,
     factors,
     out,
-    SAMPLE: tl.constexpr,  # what the source holds
-    FORM: tl.constexpr,  # what the output holds
+    SAMPLE: tl.constexpr,  # sample type of the source
+    FORM: tl.constexpr,  # sample type of the output
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    # One axis for images and rectangles: on the others a grid ends at 65535, which 4096 x 4096 pixels exceed.
+    # One grid axis for images and rectangles: the others are limited to 65535, which 4096 x 4096 pixels exceed.
     job = jobs + tl.program_id(0) // n_rectangles
     rectangle = tl.program_id(0) % n_rectangles
     height = tl.load(job + HEIGHT * n_jobs).to(tl.int32)
@@ -100,10 +100,10 @@ def resize_kernel(
 
 @triton.jit
 def nearest_level(value, SAMPLE: tl.constexpr):
-    """Half a level is rounded up, as on the CPU."""
-    least: tl.constexpr = -32768 if SAMPLE == INT16 else 0
-    most: tl.constexpr = 255 if SAMPLE == UINT8 else (32767 if SAMPLE == INT16 else 65535)
-    return tl.minimum(tl.maximum(tl.floor(value + 0.5), least), most).to(tl.int32)
+    """Round to a level, half up, as on the CPU."""
+    lowest: tl.constexpr = -32768 if SAMPLE == INT16 else 0
+    highest: tl.constexpr = 255 if SAMPLE == UINT8 else (32767 if SAMPLE == INT16 else 65535)
+    return tl.minimum(tl.maximum(tl.floor(value + 0.5), lowest), highest).to(tl.int32)
 
 
 def run(batch: ResizeBatch) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undoing the prediction, a warp a tile."""
+"""Undo the prediction: one wave per plane of a tile."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waves in plain PyTorch: all chains of a kind side by side, a step of all lanes at a time."""
+"""Waves in plain PyTorch: all chains of a kind in parallel, one step of all lanes at a time."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _run(tiles: Tiles, plane: torch.Tensor, kind: TileKind) -> None:
             given = _packed_samples(tiles, plane, lane, torch.where(inside, x, 0))
         else:
             given = batch.values[place].long() & 0xFFFF
-        handed_down = west.roll(1, 1)
+        from_above = west.roll(1, 1)
         north_west = north
-        north, north_east = (north_east, handed_down) if skew == 2 else (handed_down, handed_down)
+        north, north_east = (north_east, from_above) if skew == 2 else (from_above, from_above)
         n = torch.where(lane == 0, west, north)
         left = torch.where(x == 0, n, west)
         ne = torch.where((x == 0) | (lane == 0) | (x == w - 1), n, north_east)
@@ -63,7 +63,7 @@ def _predict(
 
 
 def _predictors(tiles: Tiles, plane: torch.Tensor, kind: TileKind) -> torch.Tensor:
-    """The predictor of each of up to eight strips [chains, 8]; a packed plane has one for all."""
+    """The predictor of each of up to eight strips [chains, 8]; a packed plane has one predictor."""
     ids_at = (1 + (tiles[TileField.CHANNELS] + 3) // 4)[:, None]
     strip = torch.arange(8, device=plane.device)[None]
     if kind == TileKind.PACKED:
@@ -74,7 +74,7 @@ def _predictors(tiles: Tiles, plane: torch.Tensor, kind: TileKind) -> torch.Tens
 
 
 def _packed_samples(tiles: Tiles, plane: torch.Tensor, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """The residuals of packed tiles at these places, in two's complement."""
+    """The residuals of packed tiles at these pixels, in two's complement."""
     down, across = (-(-tiles[side] // GROUP)[:, None] for side in (TileField.HEIGHT, TileField.WIDTH))
     y = y.minimum(tiles[TileField.HEIGHT][:, None] - 1)
     group = (plane[:, None] * down + y // GROUP) * across + x // GROUP

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions; it takes no annotations but its own, and writes constants in capitals.
+# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN201, N803, N806, PLR0912, PLR0915
 # mypy: disable-error-code="assignment, import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""Waves: 32 lanes take the rows of a plane, each behind the one above it, and add what they predict."""
+"""Waves: 32 lanes decode the rows of a plane, each some columns behind the lane above it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from headrace.kernels._triton_shared import (
     PACKED,
     PALETTE,
     ROWS,
-    TILE_AT,
-    TILE_BITS,
-    TILE_CHANNELS,
     TILE_ENTRIES,
-    TILE_HEIGHT,
-    TILE_LENGTH,
     TILE_VALUES,
-    TILE_WIDTH,
     average,
     byte,
-    tile_field,
-    tile_place,
+    is_below,
+    load_int64,
+    tile_header,
 )
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
 
-CHAINS = sized(2 if torch.version.hip else 1, 256)  # as many as fill a warp: AMD's has 64 lanes
+CHAINS = sized(2 if torch.version.hip else 1, 256)  # fills a warp, which has 64 lanes on AMD
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
@@ -46,7 +41,7 @@ def wave_kernel(
     values,
     KIND: tl.constexpr,
     WIDE: tl.constexpr,
-    CHAINS: tl.constexpr,  # how many a program decodes side by side
+    CHAINS: tl.constexpr,  # that a program decodes in parallel
 ):
     SKEW: tl.constexpr = 2 if KIND == CODED else 1
     chain = tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)[None, :]  # [1, CHAINS]
@@ -54,22 +49,18 @@ def wave_kernel(
     chain = tl.where(live, chain, 0)
     tile = tl.load(chains + chain)
     plane = tl.load(chains + n_chains + chain)
-    base = payload + tile_place(tiles, n_tiles, TILE_AT, tile)
-    length = tile_field(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = tile_field(tiles, n_tiles, TILE_CHANNELS, tile)
-    h = tile_field(tiles, n_tiles, TILE_HEIGHT, tile)
-    w = tile_field(tiles, n_tiles, TILE_WIDTH, tile)
-    top = (1 << tile_field(tiles, n_tiles, TILE_BITS, tile)) - 1
+    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    top = (1 << n) - 1
     steps = tl.where(live, w + SKEW * (h - 1), 0)
-    slot = values + tile_place(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + SKEW * (ROWS - 1)) * ROWS
-    groups = entries + tile_place(tiles, n_tiles, TILE_ENTRIES, tile)
+    slot = values + load_int64(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + SKEW * (ROWS - 1)) * ROWS
+    groups = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
 
     lane = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
     first_lane = lane == 0
     above = tl.broadcast_to((lane + ROWS - 1) % ROWS, (ROWS, CHAINS))
     groups += plane * ((h + 3) // 4 * ((w + 3) // 4)) + (lane >> 2) * ((w + 3) // 4)
     in_rows = live & (lane < h)
-    columns = tl.where(in_rows, w, 0)  # of a lane: none below the tile
+    columns = tl.where(in_rows, w, 0)  # of each lane; 0 for lanes below the tile
     if KIND == PACKED:
         predictor = packed_predictor(base, channels, plane, length, live)
     elif KIND == CODED:
@@ -78,15 +69,15 @@ def wave_kernel(
         predictor = tl.zeros((1, CHAINS), tl.int32)
 
     start = tl.zeros((1, CHAINS), tl.int32) if KIND == PALETTE else (top + 1) >> 1
-    # Each needs a value of its own: Triton finds what a loop carries by comparing handles, and would not carry
-    # variables that begin as the same one (its change #7200). The interpreter does not show the difference.
+    # Each variable needs its own initial value. Triton finds loop-carried variables by comparing handles and does not
+    # carry variables that start as the same handle (its change #7200). The interpreter does not show the difference.
     west = tl.broadcast_to(start, (ROWS, CHAINS))
     north = tl.broadcast_to(start, (ROWS, CHAINS))
     north_west = tl.broadcast_to(start, (ROWS, CHAINS))
     north_east = tl.broadcast_to(start, (ROWS, CHAINS))
     x = tl.broadcast_to(-SKEW * lane, (ROWS, CHAINS))
     slot += tl.broadcast_to(lane, (ROWS, CHAINS))
-    # What a step adds is on its way while earlier steps are taken: the entry for two steps, the bytes for one.
+    # Loads run ahead of their use: the entry of a group by two steps, the bytes of a sample by one.
     if KIND == PACKED:
         entry = load_entry(groups, x, columns)
         coming = load_bytes(base, entry, lane, x, length, WIDE)
@@ -108,7 +99,7 @@ def wave_kernel(
             north_east = tl.gather(west, above, 0)
         else:
             north = tl.gather(west, above, 0)
-        # On the first row everything above is W, in the first column everything to the left is N: predictors agree.
+        # In row 0 all neighbors above are W, in column 0 all neighbors to the left are N, as the spec requires.
         n = tl.where(first_lane, west, north)
         at_left = x == 0
         left = tl.where(at_left, n, west)
@@ -128,13 +119,13 @@ def wave_kernel(
 
 @triton.jit
 def load_residual(slot, x, columns):
-    """What was expanded to the slot."""
+    """Load the residual or the exception from the slot."""
     return tl.load(slot, mask=is_below(x, columns), other=0)
 
 
 @triton.jit
 def load_entry(groups, x, columns):
-    """The beginning and the width of the group that a lane is in; 0 outside of the tile, a sample of no bits."""
+    """Load the offset and width of a lane's group; 0 outside of the tile, which is a sample of 0 bits."""
     return tl.load(groups + (x >> 2), mask=is_below(x, columns), other=0)
 
 
@@ -169,14 +160,8 @@ def cut_sample(octets, entry, lane, x, WIDE: tl.constexpr):
 
 @triton.jit
 def raw_byte(base, at, length):
-    """A byte of a tile as it was loaded, so that nothing waits for it yet; 0 outside of the tile."""
+    """Load a byte of a tile without converting it, so that nothing waits for it yet; 0 outside of the tile."""
     return tl.load(base + at, mask=is_below(at, length), other=0)
-
-
-@triton.jit
-def is_below(number, bound):
-    """Whether a number is 0 or more and below a bound that is: as unsigned numbers one comparison says both."""
-    return number.to(tl.uint32, bitcast=True) < bound.to(tl.uint32, bitcast=True)
 
 
 @triton.jit
@@ -205,7 +190,7 @@ def median_of(w, n, nw):
 
 @triton.jit
 def predict_packed(w, n, nw, chosen):
-    """Predictors 0 to 2 (spec §5.5): the average of two things that may be the same."""
+    """Predictors 0 to 2 (spec §5.5), each as the average of two values, which may be equal."""
     median = median_of(w, n, nw)
     flat = average(w, n)
     return average(tl.where(chosen == 0, flat, median), tl.where(chosen == 1, median, flat))
@@ -213,7 +198,7 @@ def predict_packed(w, n, nw, chosen):
 
 @triton.jit
 def predict_coded(w, n, nw, ne, chosen):
-    """Predictors 0 to 4."""
+    """Predictors 0 to 4 (spec §5.5)."""
     median = median_of(w, n, nw)
     flat = average(w, tl.where(chosen >= 3, average(n, ne), n))
     one = tl.where((chosen == 0) | (chosen == 3), flat, median)
