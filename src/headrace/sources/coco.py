@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """COCO: an `instances_*.json` and a folder of images; boxes become corners, category ids become labels from 0.
 
-The segmentation (JSON text), area, crowd flag and id of each object are kept. They belong to the boxes: if a crop removes
-a box, they are removed too. Images without objects are samples too. The order is that of the image ids, as in
+The segmentation (JSON text), area, crowd flag and id of each object are kept. They belong to the boxes: if a crop
+removes a box, they are removed too. Images without objects are samples too. The order is that of the image ids, as in
 torchvision's CocoDetection.
 """
 

@@ -97,6 +97,4 @@ def _check(
         )
     expected = (channels, *resize.counts)
     if out.ndim != 4 or out.shape[1:] != expected or i >= out.shape[0]:
-        raise InvalidOutput(
-            f"out must be [N, *{list(expected)}] for image {i}; got {list(out.shape)}"
-        )
+        raise InvalidOutput(f"out must be [N, *{list(expected)}] for image {i}; got {list(out.shape)}")
