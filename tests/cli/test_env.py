@@ -30,7 +30,7 @@ def test_json_is_for_programs(run):
     assert found["targets"] == list(headrace.codec.targets())
     assert found["decoders"].keys() == {"hri:fast", "hri:dense", "png", "jpeg", "webp", "raw"}
     assert found["decoders"]["hri:fast"] == "headrace, in the core"
-    assert found["decoders"]["png"].endswith("in threads of Python")
+    assert found["decoders"]["png"].endswith("in Python threads")
     assert ("in the core" in found["decoders"]["jpeg"]) != ("simplejpeg" in found["decoders"]["jpeg"])
     assert found["packages"]["pyarrow"]
 

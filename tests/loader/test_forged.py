@@ -189,7 +189,7 @@ def test_a_batch_that_memory_cannot_hold_fails_sample_by_sample(fast: Path) -> N
     forge(fast, height=32000, width=32000, channels=64)
     with load(fast, batch_size=12, fields=["image"]) as loader:
         iter(loader)
-        source = loader._parts.workshop.source
+        source = loader._parts.source
         batch = source.submit(np.arange(12), 0)
         while not batch.wait(1):
             pass

@@ -46,7 +46,7 @@ def test_the_rate_changes_nothing_but_time(path: Path) -> None:
 def test_a_loader_that_waits_for_storage_can_be_closed(path: Path) -> None:
     loader = _loader(path, rate=1)
     batches = iter(loader)
-    loader._parts.workshop.source.submit(loader.dataset.gather.rows([0]), 0)
+    loader._parts.source.submit(loader.dataset.gather.rows([0]), 0)
     loader.close()
     del batches
 

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a loader, created once: order, transforms, pixel source, finishing and transfer."""
+"""The parts of a loader: order, transforms, pixel source, finishing and transfer.
+
+Threads and files are opened when they are first needed, kept between epochs, and closed once.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -13,27 +19,29 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import transforms
+from headrace.errors import LoaderError
 from headrace.loader._feed import Feed, ThreadFeed
 from headrace.loader._options import Options
 from headrace.loader._pipeline import HostSupply, Pipeline, Supply
-from headrace.loader._plan import planned_figures
 from headrace.loader._state import LoaderState, selection_digest
-from headrace.loader._workshop import Workshop
 from headrace.loader.batch._finish import Finisher, pixel_fields
-from headrace.loader.batch._stats import LoaderStats, Meters, make_stats
+from headrace.loader.batch._stats import LoaderStats, Meters, final_counts, make_stats
 from headrace.loader.batch.output import make_output
 from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
-from headrace.loader.order._order import AnyOrder, EpochBatches, EpochPlan, Order
+from headrace.loader.order._order import EpochBatches, EpochPlan
 from headrace.loader.order._ranks import Ranks
-from headrace.loader.order._weights import WeightedOrder
+from headrace.loader.order._weights import make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
 from headrace.loader.supply import EpochStart, EpochSupplier, SupplyContext, SupplyProvider
 from headrace.records import Dataset
 
 
 class Assembly:
-    """All parts of one loader. It does not refer to the loader itself."""
+    """All parts of one loader. It does not refer to the loader itself, so it does not keep it alive.
+
+    Threads do not survive a fork. A forked child forgets what it inherited, without touching it, and makes its own.
+    """
 
     def __init__(
         self,
@@ -56,7 +64,7 @@ class Assembly:
             max_pixels=options.max_pixels,
         )
         table = None if weights is None else np.asarray(weights, np.float64)
-        self._order = _make_order(len(dataset), seed, shuffle=shuffle, weights=table)
+        self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
         self.first_state = LoaderState(
             epoch=0,
             samples=0,
@@ -73,27 +81,41 @@ class Assembly:
         output = make_output(options.output)
         self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self.meters)
         self._supplier = None if provider is None else self._open_supplier(provider, weighted=table is not None)
-        self.workshop = Workshop(self._source_maker(), self._finisher.callables, self._transfer, self._supplier)
+        self._source: PixelSource | None = None
+        self._final_stats: dict[str, Any] = {}
+        self._feed: Feed | None = None
+        self._process = os.getpid()
+        self._closed = False
+        _all.add(self)
 
     @property
     def decode_place(self) -> str:
         """Where images are decoded. The first call may wait for a self-test of the device."""
         return self._choice.place(self._transfer)
 
-    def _source_maker(self) -> Callable[[], PixelSource]:
-        dataset, names, compiled, seed = self._dataset, self._pixel_names, self.compiled, self._seed
-        choice, transfer, options = self._choice, self._transfer, self._options
+    @property
+    def source(self) -> PixelSource:
+        """The running source; it is started if necessary."""
+        if self._closed:
+            raise LoaderError("the loader is closed: make a new one")
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._source = self._feed = None
+            self._finisher.callables.drop()
+            self._transfer.forget()
+        if self._source is None:
+            self._source = self._make_source()
+        return self._source
 
-        def make_source() -> PixelSource:
-            if choice.place(transfer) == "device":
-                from headrace.loader.device._source import DeviceSource  # noqa: PLC0415 - imports PyTorch
+    def _make_source(self) -> PixelSource:
+        parts = self._dataset, self._pixel_names, self.compiled
+        if self.decode_place == "device":
+            from headrace.loader.device._source import DeviceSource  # noqa: PLC0415 - imports PyTorch
 
-                return DeviceSource(dataset, names, compiled, seed=seed, options=options, transfer=transfer)
-            if not names:
-                return NoPixels()
-            return EngineSource(dataset, names, compiled, seed=seed, options=options)
-
-        return make_source
+            return DeviceSource(*parts, seed=self._seed, options=self._options, transfer=self._transfer)
+        if not self._pixel_names:
+            return NoPixels()
+        return EngineSource(*parts, seed=self._seed, options=self._options)
 
     def _open_supplier(self, provider: SupplyProvider, *, weighted: bool) -> EpochSupplier:
         options = self._options
@@ -155,13 +177,14 @@ class Assembly:
     def start(self, plan: EpochPlan, state: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
         """Start an epoch. Return (feed, state_after); state_after(n) is the state after n batches."""
         self._transfer.find_device()
-        source = self.workshop.source
+        source = self.source
         supply, state_after = self._start_supply(plan, state, source)
         transfer = self._transfer if self._transfer.works else None
         on_device = self._transfer.delivering if transfer and self.decode_place == "device" else nullcontext
         pipeline = Pipeline(supply, source, self._finisher, transfer, on_device)
         works_ahead = self._options.num_workers > 0 and (transfer is not None or self._finisher.runs_python)
-        return self.workshop.use(ThreadFeed(pipeline) if works_ahead else pipeline), state_after
+        self._feed = ThreadFeed(pipeline) if works_ahead else pipeline
+        return self._feed, state_after
 
     def _start_supply(
         self, plan: EpochPlan, state: LoaderState, source: PixelSource
@@ -187,25 +210,59 @@ class Assembly:
     def limit_storage(self, rate: float | None) -> None:
         """Emulate slower storage from now on."""
         self._options = replace(self._options, storage_rate=rate)
-        self.workshop.source.set_storage_rate(rate)
+        self.source.set_storage_rate(rate)
 
     def stats(self, ready: int) -> LoaderStats:
-        engine = self.workshop.stats()
+        source = self._source if self._process == os.getpid() else None
+        engine = self._final_stats if source is None else source.stats()
+        plan = self._options.plan
         return make_stats(
             self.meters,
             engine,
             transfer_seconds=self._transfer.seconds,
             ready=ready,
-            plan=planned_figures(self._options.plan),
+            plan=None if plan is None else {"fields": plan["fields"], "predicted": plan.get("predicted")},
             offload=None if self._supplier is None else self._supplier.stats(engine),
         )
 
+    def end_feed(self) -> None:
+        """Close the feed of the last epoch and wait for its end."""
+        if self._process == os.getpid() and self._feed is not None:
+            feed, self._feed = self._feed, None
+            feed.close()
 
-def _make_order(n: int, seed: int, *, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> AnyOrder:
-    if weights is None:
-        return Order(n, seed=seed, shuffle=shuffle)
-    if shuffle:
-        raise ValueError("shuffle must not be set together with weights, which draw samples at random already")
-    if weights.shape != (n,):
-        raise ValueError(f"weights must have one number per sample, {n} samples; its shape is {weights.shape}")
-    return WeightedOrder(weights, seed=seed)
+    def close(self) -> None:
+        """End the threads and free the memory. Can be called again; does nothing in a forked child."""
+        if self._process != os.getpid():
+            return
+        self._closed = True
+        self.end_feed()
+        source, self._source = self._source, None
+        if source is not None:
+            self._final_stats = final_counts(source.stats())
+            source.close()
+        self._finisher.callables.close()
+        self._transfer.close()
+        if self._supplier is not None:
+            self._supplier.close()
+
+    def drop(self) -> None:
+        """Let everything end without waiting, for finalizers (see `_threads`)."""
+        if self._process != os.getpid():
+            return
+        self._closed = True
+        if self._feed is not None:
+            self._feed.abandon()
+        self._feed = self._source = None
+        self._finisher.callables.drop()
+        if self._supplier is not None:
+            self._supplier.drop()
+
+
+_all: weakref.WeakSet[Assembly] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for assembly in list(_all):
+        assembly.close()

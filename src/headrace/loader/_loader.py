@@ -24,13 +24,13 @@ from headrace.loader._options import (
     OnError,
     Options,
     Ragged,
+    check_plan,
     check_rate,
     check_torch_arguments,
     chosen_fields,
     dtype_name,
     worker_count,
 )
-from headrace.loader._plan import check_plan
 from headrace.loader._state import EpochCursor, LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
@@ -176,7 +176,7 @@ class Loader:
         self._parts = Assembly(self.dataset, self._options, seed=self.seed, **self._order)
         self._cursor = EpochCursor(self._parts.first_state)
         self._iteration: weakref.ref[LoaderIterator] | None = None
-        weakref.finalize(self, self._parts.workshop.drop).atexit = False  # at exit they are closed instead
+        weakref.finalize(self, self._parts.drop).atexit = False  # at exit they are closed instead
 
     def __len__(self) -> int:
         """Return the number of batches in a complete epoch."""
@@ -204,7 +204,7 @@ class Loader:
         running = self._running()
         if running is not None:
             running.close(why)
-        self._parts.workshop.end_feed()
+        self._parts.end_feed()
 
     @property
     def batch_size(self) -> int:
@@ -301,7 +301,7 @@ class Loader:
     def close(self) -> None:
         """End the iteration in progress and all threads, and close all files."""
         self._end_iteration("the loader was closed")
-        self._parts.workshop.close()
+        self._parts.close()
 
     def __enter__(self) -> Self:
         return self

@@ -7,13 +7,18 @@ import difflib
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from headrace.errors import PlanMismatch
 from headrace.formats import MAX_PIXELS
 from headrace.loader.batch.output import OutputName
 from headrace.records import Dataset
+from headrace.records.plan import Mix, load_plan, parse_mixes
+from headrace.records.schema import stored_format
 from headrace.units import usable_cores
 
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
@@ -27,6 +32,8 @@ _SAMPLES_PER_THREAD = 2
 # When reads wait for storage: enough samples to keep storage and cores busy, but a bounded number of small batches.
 _SAMPLES_FOR_READS = 96
 _BATCHES_FOR_READS = 8
+# The keys of samples decide their formats, so a format that is planned for fewer samples than this may have none.
+_MIN_EXPECTED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,3 +183,49 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     plain = {each.replace("_", ""): each for each in known}
     close = difflib.get_close_matches(name.replace("_", "").lower(), plain, n=1)
     return f"; did you mean {plain[close[0]]!r}?" if close else ""
+
+
+def check_plan(
+    dataset: Dataset, plan: Mapping[str, Any] | str | PathLike[str] | None, fields: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Return the plan as JSON, checked against the dataset. Fields that are not loaded are not checked.
+
+    Raises:
+        ValueError: It is not a valid plan.
+        PlanMismatch: The dataset was built with another plan.
+
+    """
+    if plan is None:
+        return None
+    checked = load_plan(plan if isinstance(plan, Mapping) else Path(plan))
+    for name, mix in parse_mixes(checked).items():
+        if name not in dataset.formats:
+            known = ", ".join(dataset.formats) or "none"
+            raise PlanMismatch(f"the plan has a field {name!r}; the image fields of {dataset.path} are {known}")
+        if name in fields:
+            _check_field(dataset, name, mix)
+    return checked
+
+
+def _check_field(dataset: Dataset, name: str, mix: Mix) -> None:
+    counts = dataset.formats[name]
+    stored = next(field.renditions for field in dataset.manifest.fields if field.name == name)
+    remedy = "build it again with `headrace build --plan`, or load it without a plan"
+    if stored < mix.renditions:
+        raise PlanMismatch(
+            f"the plan has {mix.renditions} renditions of {name!r} per sample; {dataset.path} has {stored}: {remedy}"
+        )
+    found = ", ".join(counts) or "no images"
+    planned = {stored_format(each) for each in mix.formats}
+    if stored == mix.renditions and set(counts) - planned:
+        raise PlanMismatch(
+            f"the plan has {name!r} as {', '.join(sorted(planned))}; {dataset.path} has {found}: {remedy}"
+        )
+    start = 0.0
+    for planned_format, end in zip(mix.formats, mix.ends, strict=True):
+        share, start = end - start, end
+        format_name = stored_format(planned_format)
+        if share * dataset.manifest.samples >= _MIN_EXPECTED and not counts.get(format_name):
+            raise PlanMismatch(
+                f"the plan has {share:.0%} of {name!r} as {format_name}; {dataset.path} has {found}: {remedy}"
+            )

@@ -87,7 +87,7 @@ class PixelMaker:
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
         """Submit a batch to the threads. Returns at once."""
-        return self._parts.workshop.source.submit(rows, epoch)
+        return self._parts.source.submit(rows, epoch)
 
     def take(self, batch: PixelBatch) -> dict[str, Stack]:
         """Return the pixels of a finished batch, by field."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.loader.order._keys import check_seed, draw_many, epoch_key
-from headrace.loader.order._order import MAX_SAMPLES, Positions, as_positions
+from headrace.loader.order._order import MAX_SAMPLES, AnyOrder, Order, Positions, as_positions
 
 _MIN_TOTAL = 1e-200  # so that no product below loses bits to underflow
 
@@ -46,3 +46,14 @@ class WeightedOrder:
         draws >>= np.uint64(11)
         # A row of weight 0 has the running sum of the row before it, so it is never the first to exceed a number.
         return np.searchsorted(self._sums, draws.astype(np.float64) * self._unit, side="right").astype(np.int64)
+
+
+def make_order(n: int, *, seed: int, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> AnyOrder:
+    """Return the order of n samples: a permutation, or draws by weight."""
+    if weights is None:
+        return Order(n, seed=seed, shuffle=shuffle)
+    if shuffle:
+        raise ValueError("shuffle must not be set together with weights, which draw samples at random already")
+    if weights.shape != (n,):
+        raise ValueError(f"weights must have one number per sample, {n} samples; its shape is {weights.shape}")
+    return WeightedOrder(weights, seed=seed)
