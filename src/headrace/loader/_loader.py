@@ -25,7 +25,6 @@ from headrace.loader._options import (
     Options,
     Ragged,
     check_plan,
-    check_rate,
     check_torch_arguments,
     chosen_fields,
     dtype_name,
@@ -294,7 +293,6 @@ class Loader:
         return self._parts.stats(0 if running is None else running.ready)
 
     def _limit_storage(self, rate: float | None) -> None:
-        check_rate(rate)
         self._options = replace(self._options, storage_rate=rate)
         self._parts.limit_storage(rate)
 

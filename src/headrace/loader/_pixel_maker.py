@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LoaderError
+from headrace.loader._assembly import Assembly
 from headrace.loader._loader import Loader
 from headrace.loader.batch._finish import pixel_fields
 from headrace.loader.order._order import EpochBatches
@@ -64,7 +68,7 @@ class PixelMaker:
                     f"give the offload worker the dataset that the loader has"
                 )
         self.fields = pixel_fields(self.dataset, recipe.fields)
-        self._ranges: dict[tuple[int, int, int, int], EpochBatches] = {}
+        self._batches = _batch_cache(self._parts, recipe.world_size)
 
     @property
     def dataset(self) -> Dataset:
@@ -93,15 +97,14 @@ class PixelMaker:
         """Return the pixels of a finished batch, by field."""
         return dict(zip(self.fields, take_pixels(batch), strict=True))
 
-    def _batches(self, epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
-        key = (epoch, rank, start, stop)
-        if key not in self._ranges:
-            if len(self._ranges) >= _MAX_RANGES:
-                self._ranges.clear()
-            ranks = Ranks(rank, self.recipe.world_size)
-            self._ranges[key] = self._parts.batches(ranks, epoch, start, stop)
-        return self._ranges[key]
-
     def close(self) -> None:
         """End the threads."""
         self._loader.close()
+
+
+def _batch_cache(parts: Assembly, world_size: int) -> Callable[[int, int, int, int], EpochBatches]:
+    @lru_cache(_MAX_RANGES)
+    def batches(epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
+        return parts.batches(Ranks(rank, world_size), epoch, start, stop)
+
+    return batches

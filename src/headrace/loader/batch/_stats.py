@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 MAX_NAMED_ERRORS = 100
@@ -106,9 +106,8 @@ class LoaderStats:
         formats = {
             name: _difference(own, earlier.formats.get(name, FormatStats())) for name, own in self.formats.items()
         }
-        kept = {each.name: getattr(self, each.name) for each in fields(self)}
         busy = _difference(self.busy_seconds, earlier.busy_seconds)
-        return LoaderStats(**{**kept, **counted, "formats": formats, "busy_seconds": busy})
+        return replace(self, **counted, formats=formats, busy_seconds=busy)
 
     def to_json(self) -> dict[str, Any]:
         """Return nested dictionaries and lists, for a report or a log."""
@@ -134,19 +133,8 @@ class LoaderStats:
         return "\n".join(lines)
 
 
-_COUNTS = (
-    "batches",
-    "samples",
-    "wait_seconds",
-    "wall_seconds",
-    "cpu_seconds",
-    "images",
-    "images_on_device",
-    "bytes_read",
-    "failed_renditions",
-    "error_count",
-)
-
+_ENGINE_NUMBERS = ("cpu_seconds", "images", "images_on_device", "bytes_read", "failed_renditions")
+_COUNTS = ("batches", "samples", "wait_seconds", "wall_seconds", "error_count", *_ENGINE_NUMBERS)
 
 Seconds = TypeVar("Seconds", BusySeconds, FormatStats)
 
@@ -207,7 +195,6 @@ def make_stats(
     offload: Mapping[str, Any] | None,
 ) -> LoaderStats:
     """Combine the loader's meters with the engine's counters, which are empty if there are no pixel fields."""
-    same = ("images", "images_on_device", "bytes_read", "cpu_seconds", "failed_renditions")
     return LoaderStats(
         batches=meters.batches,
         samples=meters.samples,
@@ -230,5 +217,5 @@ def make_stats(
         blocks_in_use=engine.get("blocks_in_use", 0),
         plan=plan,
         offload=offload,
-        **{name: engine[name] for name in same if name in engine},
+        **{name: engine[name] for name in _ENGINE_NUMBERS if name in engine},
     )

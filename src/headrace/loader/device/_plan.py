@@ -152,7 +152,7 @@ def plan_field(
         places = range(position * views, (position + 1) * views)
         if form in codes and color is not None and stored is not None and all(methods[place] for place in places):
             kind = channels, stored, FORMAT_NAMES[form], color
-            own = [_job(position, place, _METHODS[methods[place] - 1], planned[place], *kind) for place in places]
+            own = [_job(position, place, methods[place], planned[place], kind) for place in places]
             n_bytes += sum(math.prod(job.shape) for job in own) * _MAX_SAMPLE_BYTES
             if n_bytes <= max_bytes:
                 jobs += own
@@ -161,32 +161,22 @@ def plan_field(
     return FieldPlan(name, ending, columns, tuple(jobs), np.array(rest, np.int64))
 
 
-def _job(
-    position: int,
-    place: int,
-    method: Method,
-    planned: tuple[int, ...],
-    channels: int,
-    stored: str,
-    form: str,
-    color: str,
-) -> ViewJob:
-    """Make a job from a column of the core's table."""
+def _job(position: int, place: int, method: int, planned: tuple[int, ...], kind: tuple[int, str, str, str]) -> ViewJob:
+    """Make a job from a column of the core's table; `kind` is (channels, stored dtype, format, color)."""
+    channels, *stored_as = kind
     y, x, size_y, size_x, resized_y, resized_x, begin_y, begin_x, height, width, *rest = planned
     upside_down, mirrored, *region = rest
     return ViewJob(
         position,
         place,
-        method,
+        _METHODS[method - 1],
         (y, x),
         Window((size_y, size_x), (resized_y, resized_x), (begin_y, begin_x), (height, width)),
         (region[0], region[1], region[2], region[3]),
         bool(upside_down),
         bool(mirrored),
         (channels, height, width),
-        stored,
-        form,
-        color,
+        *stored_as,
     )
 
 

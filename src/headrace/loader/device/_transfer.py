@@ -17,22 +17,13 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from headrace.loader._options import Options
 from headrace.loader.batch.output import map_leaves
 
-
-class Lane(Enum):
-    """The streams of a loader."""
-
-    COPY = "copy"
-    """Copies of encoded batches."""
-    DECODE = "decode"
-    """Kernels."""
-    DELIVER = "deliver"
-    """The rest of a batch: labels, pixels that the CPU decoded, and assembling."""
+Lane: TypeAlias = Literal["copy", "decode", "deliver"]
+"""The streams of a loader: copies of encoded batches; kernels; the rest of a batch and assembling it."""
 
 
 class Arriving(NamedTuple):
@@ -105,9 +96,9 @@ class Transfer:
     def _start_on_stream(self, batch: Any, samples: int) -> Arriving:
         # Pixels that the device decoded are there already.
         pinned = self._map(batch, lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor)
-        with self.on(Lane.DELIVER):
+        with self.on("deliver"):
             moved = self._map(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
-            event = self.record(Lane.DELIVER)
+            event = self.record("deliver")
         while self._held and self._held[0][0].query():
             self._held.popleft()
         self._held.append((event, pinned))
@@ -134,7 +125,7 @@ class Transfer:
 
     def delivering(self) -> AbstractContextManager[None]:
         """Run the launches of this thread on the stream where batches are assembled."""
-        return self.on(Lane.DELIVER)
+        return self.on("deliver")
 
     def record(self, lane: Lane) -> Any | None:
         """Return an event after everything that was launched on a lane; None if nothing is asynchronous."""

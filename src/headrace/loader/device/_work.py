@@ -17,7 +17,7 @@ from headrace.loader.device._figures import Clock, Figures
 from headrace.loader.device._groups import Group, Made, as_copyable, damaged, kind_of, make_groups, prepare, run
 from headrace.loader.device._plan import FieldPlan
 from headrace.loader.device._staging import Piece, Staging, StagingRing
-from headrace.loader.device._transfer import Lane, Transfer
+from headrace.loader.device._transfer import Transfer
 from headrace.loader.pixels._engine import PixelBatch
 
 Failure: TypeAlias = tuple[int, int, int, str, str]
@@ -93,18 +93,18 @@ class DeviceWork:
         groups = [group for group in groups if group.jobs]
         stacks = [self._rest(request, number, staging, result, check) for number in range(len(request.plans))]
         transfer = self._transfer
-        with transfer.on(Lane.COPY):
+        with transfer.on("copy"):
             sent = staging.send(self._device)
-            copied = transfer.record(Lane.COPY)
-        transfer.share(sent, Lane.DECODE)
-        transfer.wait(Lane.DECODE, copied)
-        with transfer.on(Lane.DECODE):
+            copied = transfer.record("copy")
+        transfer.share(sent, "decode")
+        transfer.wait("decode", copied)
+        with transfer.on("decode"):
             made = self._decode(groups, staging, result)
             for number, own in enumerate(stacks):
                 parts = [each for at, each in made if at == number] + [_on_device(stack, staging) for stack in own]
                 result.fields.append(self._assembled(parts, request, _common_kind(request, number, own)))
-            result.event = transfer.record(Lane.DECODE)
-        transfer.share(result.fields, Lane.DELIVER)
+            result.event = transfer.record("decode")
+        transfer.share(result.fields, "deliver")
         self._ring.sent(staging, copied)
         clock.stop()
         # The CPU time that `_read` and `_prepare` have not counted: launches, resize tables, assembling.
