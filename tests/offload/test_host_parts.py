@@ -152,7 +152,7 @@ def test_a_stretch_of_an_epoch(drop_last, start, stop):
             positions += found[~repeat].tolist() if repeat is not None else found.tolist()
     whole = (stop - start) // 12 * 12 if drop_last else stop - start
     assert sorted(positions) == list(range(start, start + whole))
-    with pytest.raises(ValueError, match="a stop at sample 101"):
+    with pytest.raises(ValueError, match="got start 0, stop 101"):
         EpochPlan(100, batch_size=4, stop=101)
 
 
