@@ -194,7 +194,7 @@ def test_build_takes_the_number_of_renditions(tmp_path: Path) -> None:
 
 
 def test_renditions_need_a_plan_with_as_many_formats(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give a plan"):
+    with pytest.raises(ValueError, match="give plan too"):
         headrace.Writer(tmp_path / "a.hr", fields=FIELDS, renditions=2)
     with pytest.raises(ValueError, match="3 renditions of 2 formats"):
         headrace.Writer(tmp_path / "b.hr", fields=FIELDS, plan=make_plan("raw", "png"), renditions=3)
@@ -202,7 +202,7 @@ def test_renditions_need_a_plan_with_as_many_formats(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("renditions", [1, 2])
 def test_a_rendition_that_loses_pixels_is_refused(tmp_path: Path, renditions: int) -> None:
-    with pytest.raises(BuildError, match="jpeg:90 for it, which would change its pixels"):
+    with pytest.raises(BuildError, match="stores it as jpeg:90, which would change its pixels"):
         write(tmp_path / "lossy.hr", make_plan("jpeg:90", "raw", renditions=renditions), count=8)
 
 
