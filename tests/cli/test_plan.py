@@ -107,8 +107,8 @@ def report(made, tmp_path):
         n_bytes=20_000.0,
     )
     measurements = profiling.Measurements(
-        machine=profiling.Machine(cores=2),
-        source=profiling.Source(kind="folder", name="photos", samples=12),
+        machine=profiling.MachineFacts(cores=2),
+        source=profiling.ProfiledSource(kind="folder", name="photos", samples=12),
         stages=(read,),
         differential=profiling.Differential(trainer=100.0, step_seconds=0.04, trainer_cores=0.5),
         calibration=Plan.from_json(made[0]).calibration.to_json(),

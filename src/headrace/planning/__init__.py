@@ -15,7 +15,7 @@ from headrace.planning._machine import Machine, find_machine, parse_emulation
 from headrace.planning._options import USUAL_BATCH, USUAL_CROP, usual_transform
 from headrace.planning._plan import Plan, Share, plan
 from headrace.planning._predict import RESOURCES, Prediction, predict
-from headrace.planning._search import find_solver
+from headrace.planning._search import find_solver, worth_its_size
 from headrace.planning._size import MachineGrid, Prices, SizedMachine, Sizing, parse_prices, parse_values, size_machines
 
 __all__ = [
@@ -47,4 +47,5 @@ __all__ = [
     "size_machines",
     "usual_transform",
     "watch",
+    "worth_its_size",
 ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen dataclasses as JSON and back, every value checked against its type on the way in.
+"""Frozen dataclasses to JSON and back; every value is checked against its type when it is read.
 
-A dataclass is an object with its fields' names; tuples are lists; None is left out in writing. Numbers are finite and
-not negative, as all figures of a profile are. A member that the type does not have is an error and not skipped.
+A dataclass becomes an object, a tuple a list, and None is omitted. Numbers must be finite and not negative. An unknown
+member is an error.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from headrace.errors import InvalidReport
 
 T = TypeVar("T")
-_LARGEST_WHOLE = 2**63 - 1
-_LEAST, _LARGEST = 1e-30, 1e30
-"""Nothing that is measured lies outside, and within them no product or ratio of a few overflows."""
+_MAX_INTEGER = 2**63 - 1
+_MIN, _MAX = 1e-30, 1e30
+"""No measurement is outside this range, and products and ratios of values inside it do not overflow."""
 
 
 def write(value: Any, where: str) -> Any:
-    """Turn a dataclass into plain JSON; `where` names it in errors."""
+    """Turn a dataclass into plain JSON; `where` is its name in errors."""
     if is_dataclass(value) and not isinstance(value, type):
         members = {field.name: getattr(value, field.name) for field in fields(value)}
         return {name: write(member, f"{where}.{name}") for name, member in members.items() if member is not None}
@@ -32,12 +32,12 @@ def write(value: Any, where: str) -> Any:
     if isinstance(value, (tuple, list)):
         return [write(item, f"{where}[{number}]") for number, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidReport(f"{where} is {value}; a report holds finite numbers only, leave the figure out")
+        raise InvalidReport(f"{where} must be a finite number; got {value}: omit it if it is unknown")
     return value
 
 
 def read(kind: type[T], tree: Any, where: str) -> T:
-    """Make a dataclass of plain JSON; InvalidReport names the first member that is not as it should be."""
+    """Make a dataclass from plain JSON; InvalidReport names the first member that is wrong."""
     found: T = _read_object(kind, tree, where)
     return found
 
@@ -51,23 +51,23 @@ def _read_object(kind: Any, tree: Any, where: str) -> Any:
             raise InvalidReport(f"{where} has a member {name!r} that this version does not know")
     for name in required:
         if name not in tree:
-            raise InvalidReport(f"{where} lacks {name!r}")
+            raise InvalidReport(f"{where} must have a member {name!r}")
     return kind(**{name: _read_value(hints[name], value, f"{where}.{name}") for name, value in tree.items()})
 
 
 @cache
 def _members(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The fields of a dataclass with their types, and the names of those that have no default."""
-    needed = (field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
-    return get_type_hints(kind), tuple(needed)
+    """Return the types of a dataclass's fields, and the names of the fields without a default."""
+    required = (field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING)
+    return get_type_hints(kind), tuple(required)
 
 
 def _read_value(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if is_dataclass(hint):
         return _read_object(hint, value, where)
-    if origin in (Union, UnionType):
-        return _read_union(arguments, value, where)
+    if origin in (Union, UnionType):  # always `X | None`
+        return None if value is None else _read_value(next(a for a in arguments if a is not NoneType), value, where)
     if origin is tuple:
         if not isinstance(value, list):
             raise _wrong(where, value, "a list")
@@ -79,39 +79,26 @@ def _read_value(hint: Any, value: Any, where: str) -> Any:
     return _read_plain(hint, value, where)
 
 
-def _read_union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
-    """Read `X | None`, or the number-or-text of a price list."""
-    if value is None and NoneType in arguments:
-        return None
-    others = [argument for argument in arguments if argument is not NoneType]
-    if str in others and isinstance(value, str):
-        return value
-    return _read_value(others[0], value, where)
-
-
 def _read_plain(hint: Any, value: Any, where: str) -> Any:
-    if hint is Any:
-        return value
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise _wrong(where, value, f"one of {', '.join(map(repr, get_args(hint)))}")
-        return value
+    choices = get_args(hint) if get_origin(hint) is Literal else ()
     if hint in (int, float):
         return _read_number(hint, value, where)
-    if not isinstance(value, hint):
-        raise _wrong(where, value, {str: "text", bool: "true or false"}[hint])
+    if choices and value not in choices:
+        raise _wrong(where, value, f"one of {', '.join(map(repr, choices))}")
+    if hint in (str, bool) and not isinstance(value, hint):
+        raise _wrong(where, value, {str: "a string", bool: "true or false"}[hint])
     return value
 
 
 def _read_number(hint: Any, value: Any, where: str) -> Any:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if hint is int and not (is_whole and 0 <= value <= _LARGEST_WHOLE):
-        raise _wrong(where, value, "a whole number, 0 or more")
-    if hint is float and not ((is_whole or isinstance(value, float)) and (value == 0 or _LEAST <= value <= _LARGEST)):
-        raise _wrong(where, value, f"0, or a number from {_LEAST:g} to {_LARGEST:g},")
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if hint is int and not (is_integer and 0 <= value <= _MAX_INTEGER):
+        raise _wrong(where, value, "an integer >= 0")
+    if hint is float and not ((is_integer or isinstance(value, float)) and (value == 0 or _MIN <= value <= _MAX)):
+        raise _wrong(where, value, f"0 or a number from {_MIN:g} to {_MAX:g}")
     return hint(value)
 
 
 def _wrong(where: str, value: Any, expected: str) -> InvalidReport:
     shown = repr(value)
-    return InvalidReport(f"{where} is {shown if len(shown) <= 60 else shown[:57] + '…'}; {expected} is expected")
+    return InvalidReport(f"{where} must be {expected}; got {shown if len(shown) <= 60 else shown[:57] + '…'}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pipeline as a picture: each stage a bar as high as its ceiling, and the run as high as the slowest place.
+"""The drawing of the pipeline: one bar per stage up to its ceiling, the rate of the run, and the trainer's rate.
 
-Wide, the gates stand side by side and the trainer's line runs across them; narrow, they lie one below the other and the
-line runs down. The scale is linear and ends a little above the trainer: what is far above it is cut, with an arrow.
+On a wide page the bars are vertical, on a narrow one horizontal. The scale is linear and ends a little above the
+trainer's rate: longer bars are cut and marked with an arrow.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from collections.abc import Callable
 from itertools import groupby
 
 from headrace.profiling.judging._verdict import Verdict
-from headrace.profiling.report._summary import Row
-from headrace.profiling.report._svg import LETTER, Drawing, shortened, ticks
+from headrace.profiling.report._charts import LETTER, Drawing, shortened, ticks
+from headrace.profiling.report._summary import StageRow
 from headrace.units import brief_text, number_text, rate_text
 
 _LABEL = "The pipeline: the ceiling of each stage, the trainer's rate and the rate of the run"
 _WIDE = 600
 _JOINT = "all stages of a place together"
 
-_Level = Callable[[float], float]
-"""From a rate to its height in the drawing."""
+_Scale = Callable[[float], float]
+"""From a rate to a coordinate."""
 
 
-def pipeline_chart(rows: list[Row], verdict: Verdict, width: float) -> str:
-    """Draw the rows in as much room as there is."""
-    draw = _columns if width >= _WIDE else _lines
+def pipeline_chart(rows: list[StageRow], verdict: Verdict, width: float) -> str:
+    """Draw the rows with vertical or horizontal bars, depending on the width."""
+    draw = _vertical if width >= _WIDE else _horizontal
     return draw(rows, verdict, width)
 
 
-def _full(rows: list[Row], verdict: Verdict) -> float:
-    """The scale's end: all that matters lies below, and what is cut is cut far from the trainer's line."""
+def _full(rows: list[StageRow], verdict: Verdict) -> float:
+    """Return the end of the scale: a little above the highest bar, or well above the trainer's rate."""
     reference = max(verdict.trainer or 0.0, verdict.rate or 0.0)
     highest = max(row.ceiling for row in rows)
     return min(1.08 * highest, 2.2 * reference) if reference else 1.08 * highest
 
 
-def _tip(row: Row) -> str:
+def _tip(row: StageRow) -> str:
     detail = f" ({row.detail})" if row.detail else ""
     shared = f"; {row.where} with all its stages {rate_text(row.shared)}" if row.shared < 0.999 * row.ceiling else ""
     return f"{row.title}{detail}: at most {rate_text(row.ceiling)}{shared}"
 
 
-def _columns(rows: list[Row], verdict: Verdict, width: float) -> str:
+def _vertical(rows: list[StageRow], verdict: Verdict, width: float) -> str:
     height, left, right, top, bottom = 372.0, 52.0, 14.0, 56.0, 66.0
     drawing = Drawing(width, height, _LABEL)
     full, ground = _full(rows, verdict), height - bottom
@@ -57,18 +57,18 @@ def _columns(rows: list[Row], verdict: Verdict, width: float) -> str:
         drawing.text(left - 8, level(tick) + 4, brief_text(tick), "muted", anchor="end")
     for number, row in enumerate(rows):
         middle = left + (number + 0.5) * pitch
-        kind = "gate binds" if row.binds else "gate"
+        kind = "ceiling bottleneck" if row.is_bottleneck else "ceiling"
         drawing.rect(middle - bar / 2, level(row.ceiling), bar, ground - level(row.ceiling), kind, tip=_tip(row))
         if row.ceiling > full:
             drawing.path(_cut(middle - bar / 2, top, bar), "cut")
     joint = any(len(list(group)) > 1 for _, group in groupby(rows, key=lambda row: row.place))
-    _water(drawing, verdict, (left, width - right), level, joint=joint)
+    _draw_rates(drawing, verdict, (left, width - right), level, joint=joint)
     for number, row in enumerate(rows):
         middle = left + (number + 0.5) * pitch
         value = brief_text(row.ceiling) + (" ↑" if row.ceiling > full else "")
         drawing.text(middle, level(row.ceiling) - 7, value, "value", anchor="middle")
-        if row.binds:
-            drawing.text(middle, level(row.ceiling) - 24, "▼ bottleneck", "binds-word", anchor="middle")
+        if row.is_bottleneck:
+            drawing.text(middle, level(row.ceiling) - 24, "▼ bottleneck", "bottleneck-word", anchor="middle")
         drawing.text(middle, ground + 18, shortened(row.title, pitch), "stage", anchor="middle")
     position = 0
     for _, group in groupby(rows, key=lambda row: row.place):
@@ -80,26 +80,26 @@ def _columns(rows: list[Row], verdict: Verdict, width: float) -> str:
 
 
 def _cut(x: float, y: float, width: float) -> list[tuple[float, float]]:
-    """A zigzag over the top of a column that goes on."""
+    """Return a zigzag across the top of a bar that is cut."""
     n = 6
     return [(x + width * number / n, y + (3 if number % 2 else 9)) for number in range(n + 1)]
 
 
-def _water(drawing: Drawing, verdict: Verdict, span: tuple[float, float], level: _Level, *, joint: bool) -> None:
-    """Fill the chart to the run's rate, draw the trainer's line, and name every line above."""
+def _draw_rates(drawing: Drawing, verdict: Verdict, span: tuple[float, float], level: _Scale, *, joint: bool) -> None:
+    """Fill the chart up to the run's rate, draw the trainer's line, and name both in a legend."""
     left, right = span
     ground, x = level(0.0), left
     if verdict.rate:
         surface = level(verdict.rate)
-        drawing.rect(left, surface, right - left, ground - surface, "water", round_=0)
-        drawing.line(left, surface, right, surface, "surface")
+        drawing.rect(left, surface, right - left, ground - surface, "run", round_=0)
+        drawing.line(left, surface, right, surface, "run-line")
         words = f"the run, {rate_text(verdict.rate)}"
-        drawing.rect(x, 6, 18, 10, "water")
-        drawing.line(x, 6, x + 18, 6, "surface")
+        drawing.rect(x, 6, 18, 10, "run")
+        drawing.line(x, 6, x + 18, 6, "run-line")
         drawing.text(x + 25, 15, words, "stage")
         x += 25 + LETTER * len(words) + 24
     if verdict.trainer:
-        words = f"the trainer could take {rate_text(verdict.trainer)}"
+        words = f"the trainer could process {rate_text(verdict.trainer)}"
         drawing.line(left, level(verdict.trainer), right, level(verdict.trainer), "trainer", tip=words)
         drawing.line(x, 11, x + 22, 11, "trainer")
         drawing.text(x + 29, 15, words, "stage")
@@ -109,8 +109,8 @@ def _water(drawing: Drawing, verdict: Verdict, span: tuple[float, float], level:
         drawing.text(x + 29, 15, _JOINT, "stage")
 
 
-def _group(drawing: Drawing, members: list[Row], span: tuple[float, float], level: _Level) -> None:
-    """Name a place under its stages, and say what they come to together."""
+def _group(drawing: Drawing, members: list[StageRow], span: tuple[float, float], level: _Scale) -> None:
+    """Name a place below its stages, with their rate together."""
     (start, end), ground = span, level(0.0)
     drawing.path([(start, ground + 28), (start, ground + 33), (end, ground + 33), (end, ground + 28)], "bracket")
     words = members[0].where
@@ -123,7 +123,7 @@ def _group(drawing: Drawing, members: list[Row], span: tuple[float, float], leve
     drawing.text((start + end) / 2, ground + 50, shortened(words, end - start + 2 * LETTER), "muted", anchor="middle")
 
 
-def _lines(rows: list[Row], verdict: Verdict, width: float) -> str:
+def _horizontal(rows: list[StageRow], verdict: Verdict, width: float) -> str:
     pitch, top, head = 42.0, 74.0, 26.0
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.place)]
     ground = top + pitch * len(rows) + head * len(groups)
@@ -134,7 +134,7 @@ def _lines(rows: list[Row], verdict: Verdict, width: float) -> str:
         return (width - 2) * min(rate / full, 1.0)
 
     if verdict.rate:
-        drawing.rect(0, 4, 18, 10, "water")
+        drawing.rect(0, 4, 18, 10, "run")
         drawing.text(25, 13, f"the run, {rate_text(verdict.rate)}", "stage")
     if any(len(members) > 1 for members in groups):
         drawing.line(9, 22, 9, 38, "joint")
@@ -151,22 +151,23 @@ def _lines(rows: list[Row], verdict: Verdict, width: float) -> str:
         drawing.line(0, y + 22, width, y + 22, "grid")
         y += head
         for row in members:
-            _line(drawing, row, verdict, y, reach)
+            _stage(drawing, row, verdict, y, reach)
             if together and row.shared < full:
                 drawing.line(reach(row.shared), y + 20, reach(row.shared), y + 35, "joint")
             y += pitch
     return drawing.render()
 
 
-def _line(drawing: Drawing, row: Row, verdict: Verdict, y: float, reach: _Level) -> None:
-    """A stage's name and ceiling, and its gate below them with the water in it; the trainer's line stays in sight."""
-    name, kind = (f"▶ {row.title}", "binds-word") if row.binds else (row.title, "stage")
+def _stage(drawing: Drawing, row: StageRow, verdict: Verdict, y: float, reach: _Scale) -> None:
+    """Draw a stage: name and ceiling, and below them its bar with the rate of the run in it."""
+    name, kind = (f"▶ {row.title}", "bottleneck-word") if row.is_bottleneck else (row.title, "stage")
     cut = reach(row.ceiling) >= reach(float("inf"))
-    value = number_text(row.ceiling) + (" →" if cut else "") + (" bottleneck" if row.binds else "")
+    value = number_text(row.ceiling) + (" →" if cut else "") + (" bottleneck" if row.is_bottleneck else "")
     drawing.text(0, y + 14, name, kind)
     drawing.text(drawing.width, y + 14, value, "value", anchor="end")
-    drawing.rect(0, y + 20, reach(row.ceiling), 14, "gate binds" if row.binds else "gate", tip=_tip(row))
+    bar = "ceiling bottleneck" if row.is_bottleneck else "ceiling"
+    drawing.rect(0, y + 20, reach(row.ceiling), 14, bar, tip=_tip(row))
     if verdict.rate:
-        drawing.rect(0, y + 20, reach(min(verdict.rate, row.ceiling)), 14, "water", round_=0)
+        drawing.rect(0, y + 20, reach(min(verdict.rate, row.ceiling)), 14, "run", round_=0)
     if verdict.trainer:
         drawing.line(reach(verdict.trainer), y + 17, reach(verdict.trainer), y + 37, "trainer")
