@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 
 import pytest
 from tests.planning.conftest import make_cost
@@ -16,9 +15,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace import profiling
 from headrace.cli import app
-from headrace.planning import USUAL_BATCH, Calibration, Plan, Sizing
-from headrace.profiling.report import _html
-from headrace.profiling.subjects._settings import read_recipe
+from headrace.planning import Calibration, Plan, Sizing, usual_transform
 
 
 @pytest.fixture
@@ -164,27 +161,6 @@ def test_a_faster_format_that_is_not_worth_its_size_is_named_with_the_option_tha
     assert "one format is best: raw" in run(*words, "--disk-budget", "500MB").output
 
 
-def test_sizing_for_a_report_without_jinja_is_refused_before_it_is_made(run_size, report, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    _html.find_template.cache_clear()
-    result = run_size("--report", report, "--cores", "1,2", "--storage", "1GB/s", "--step-ms", 5, "-o", "grid.json")
-
-    assert result.exit_code == 1
-    assert "headrace[report]" in result.output
-    assert not (report.parent / "grid.json").exists()
-
-
-def test_sized_machines_are_drawn_in_the_report(run_size, report):
-    result = run_size(
-        "--report", report, "--cores", "1,2", "--storage", "1GB/s", "--step-ms", 5, "--offload-workers", "0,1"
-    )
-
-    assert result.exit_code == 0, result.output
-    grid = profiling.Report.load(report).measurements.what_if
-    assert [point.cores for point in grid.points] == [1, 2]
-    assert grid.best[0] in grid.points
-
-
 def test_a_plan_made_anew_is_for_the_same_machine_and_step(run, made):
     result = run("--calibration", made[0], "-o", "new/again.json")
 
@@ -225,13 +201,10 @@ def test_damaged_files_do_not_count_and_are_told_of(run, tmp_path):
     assert headrace.build("my photos", "photos.hr", plan="plan.json", on_error="skip").samples == 5
 
 
-def test_a_plan_and_a_profile_load_images_alike(made):
-    """Their costs are compared with each other: what is done to the images by default is the same."""
+def test_a_plan_uses_the_same_transforms_as_a_profile(made):
     recipe = Plan.from_json(made[0]).calibration.recipe
-    making = read_recipe(None, transform=None, crop=48, batch_size=None)
 
-    assert recipe["transforms"] == [step.to_json() for step in making.transform]
-    assert making.batch_size == USUAL_BATCH
+    assert recipe["transforms"] == [step.to_json() for step in usual_transform(48)]
 
 
 def test_machines_with_which_the_gpu_waits_are_named(run_size, made):

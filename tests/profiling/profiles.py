@@ -9,14 +9,14 @@ from headrace.profiling import (
     Differential,
     Energy,
     FormatCost,
+    FormatMix,
     MachineFacts,
     Measurements,
     Memory,
-    FormatMix,
+    ProfiledSource,
     Rate,
     RawAndRecords,
     RecipeSummary,
-    ProfiledSource,
     Stage,
 )
 

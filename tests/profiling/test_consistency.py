@@ -18,13 +18,13 @@ from headrace.profiling import (
     Differential,
     Energy,
     FormatCost,
+    FormatMix,
     MachineFacts,
     Measurements,
-    FormatMix,
+    ProfiledSource,
     RawAndRecords,
     RecipeSummary,
     Report,
-    ProfiledSource,
     Stage,
     judge,
 )
@@ -73,7 +73,11 @@ def measured(draw: st.DrawFn) -> Measurements:
         )
         for name in sorted(names)
     )
-    mix = FormatMix(shares=dict.fromkeys(sorted(names), 1 / len(names))) if len(names) > 1 and draw(st.booleans()) else None
+    mix = (
+        FormatMix(shares=dict.fromkeys(sorted(names), 1 / len(names)))
+        if len(names) > 1 and draw(st.booleans())
+        else None
+    )
     differential = Differential(
         trainer=draw(maybe_rates),
         loader=draw(maybe_rates),

@@ -16,6 +16,7 @@ from tests.profiling.bottlenecks import write_folder
 from headrace import transforms
 from headrace.errors import ProfileError
 from headrace.measuring import read_file
+from headrace.planning import USUAL_BATCH, usual_transform
 from headrace.profiling import MachineFacts, Measurements, ProfiledSource
 from headrace.profiling.stages import _files, _runs
 from headrace.profiling.stages._files import RawLoader, RawSample, StorageThrottle
@@ -260,6 +261,14 @@ def test_a_recipe_says_how_batches_are_made(tmp_path):
         _settings.read_recipe(tmp_path / "recipe.json", transform=None, crop=None, batch_size=None)
 
 
+def test_a_profile_uses_the_same_transforms_as_a_plan():
+    batches = _settings.read_recipe(None, transform=None, crop=48, batch_size=None)
+
+    assert batches.transform == usual_transform(48)
+    assert batches.batch_size == USUAL_BATCH
+    assert batches.cli_options == ("--crop", "48", "--batch-size", str(USUAL_BATCH))
+
+
 @pytest.mark.parametrize("step", [0, -1.0, float("nan"), 1e9])
 def test_a_step_is_a_function_or_seconds(step):
     with pytest.raises(ProfileError, match="step must be"):
@@ -325,6 +334,6 @@ def test_an_essential_phase_that_fails_is_an_error():
 
 def test_a_long_phase_ends_when_the_time_is_over():
     schedule = _schedule.Schedule(1.0, latest=-1.0)
-    found = schedule.run([_schedule.Phase("long", 1, lambda found, _: schedule.update("still running"))], START)
+    found = schedule.run([_schedule.Phase("long", 1, lambda _, __: schedule.update("still running"))], START)
 
     assert found.notes == ("there was not enough time for: long",)

@@ -282,10 +282,10 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, dataset):
     (tmp_path / "mine.py").write_text("number = 3\n\ndef broken(batch):\n    return batch['cat']\n")
     for arguments, code, message in (
         (("nowhere",), 1, "not there"),
-        ((dataset, "--step-ms", "3", "--train", "a:b"), 2, "both say"),
+        ((dataset, "--step-ms", "3", "--train", "a:b"), 2, "exclude each other"),
         ((dataset, "--train", "nothing"), 2, "package.module:function"),
         ((dataset, "--train", "no.such:thing"), 2, "cannot be imported"),
-        ((dataset, "--train", "mine:number"), 2, "cannot be called"),
+        ((dataset, "--train", "mine:number"), 2, "must name a function"),
         ((dataset, "--cores", "1,x"), 2, "write 1,2,4"),
         ((dataset, "--emulate", "cats=2"), 1, "cats"),
         ((dataset, "--seconds", "1", "--train", "mine:broken"), 1, "mine:broken raised KeyError: 'cat'"),
@@ -297,6 +297,16 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, dataset):
 
         assert done.exit_code == code, done.stderr
         assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_the_result_can_be_json_or_nothing(dataset):
+    words = ["profile", str(dataset), "--crop", "16", "--batch-size", str(BATCH), "--seconds", "0.2"]
+    printed = CliRunner().invoke(app, [*words, "--json"])
+    silent = CliRunner().invoke(app, [*words, "-q"])
+
+    assert profiling.Report.from_json(json.loads(printed.stdout)).measurements.source.samples == COUNT
+    assert "loader alone" in printed.stderr
+    assert (silent.exit_code, silent.output) == (0, "")
 
 
 def test_missing_extras_are_reported_before_anything_is_measured(dataset, tmp_path, monkeypatch):

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.profiling.profiles import CORES, EVEN, STAGE_NAMES, curve, even, foreign, full, partial
 
-from headrace.profiling import Differential, MachineFacts, Measurements, ProfiledSource, Rate, RecipeSummary, Stage, judge
+from headrace.profiling import (
+    Differential,
+    MachineFacts,
+    Measurements,
+    ProfiledSource,
+    Rate,
+    RecipeSummary,
+    Stage,
+    judge,
+)
 from headrace.profiling.report._summary import stage_rows
 
 PLACES = {"open": "storage", "read": "storage", "decode": "cores", "transform": "cores", "batch": "thread"}
@@ -291,7 +300,11 @@ def test_what_no_stage_shows_is_a_row_of_its_own_and_binds_alone():
     measurements = replace(even(), stages=(read,), differential=found, reads_cold=True)
     rows = stage_rows(measurements, judge(measurements))
 
-    assert [(row.title, row.is_bottleneck) for row in rows] == [("read", False), ("read, the rest", True), ("copy", False)]
+    assert [(row.title, row.is_bottleneck) for row in rows] == [
+        ("read", False),
+        ("read, the rest", True),
+        ("copy", False),
+    ]
 
 
 def test_the_sentence_has_the_figures():

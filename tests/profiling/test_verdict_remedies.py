@@ -14,13 +14,13 @@ from tests.profiling.profiles import CORES, EVEN, STAGE_NAMES, curve, even, fore
 from headrace.profiling import (
     Differential,
     FormatCost,
+    FormatMix,
     MachineFacts,
     Measurements,
-    FormatMix,
+    ProfiledSource,
     RawAndRecords,
     RecipeSummary,
     Remedy,
-    ProfiledSource,
     Stage,
     judge,
 )

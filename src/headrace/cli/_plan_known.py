@@ -69,7 +69,6 @@ def _of_plan(path: Path) -> Known:
 
 def _of_report(folder: Path) -> Known:
     from headrace import planning, profiling  # noqa: PLC0415
-    from headrace.profiling.judging._pipeline import reads_cold  # noqa: PLC0415
 
     report = profiling.Report.load(folder)
     found = report.measurements
@@ -80,7 +79,7 @@ def _of_report(folder: Path) -> Known:
     return Known(
         costs,
         # Epochs that read from memory do not wait for storage: the plan is for the run that the profile measured.
-        storage_rate=max(rates, default=None) if reads_cold(found) else math.inf,
+        storage_rate=max(rates, default=None) if found.reads_from_storage else math.inf,
         cores=found.machine.cores,
         trainer_cores=0.0 if trainer is None or trainer.stated else trainer.trainer_cores or 0.0,
         step=0.0 if trainer is None else trainer.step_seconds or 0.0,

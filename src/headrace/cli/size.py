@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,7 +55,7 @@ def size(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="A profile's report whose costs are used, and into which the result is drawn."),
+        typer.Option(help="A profile's report whose costs are used: nothing is measured."),
     ] = None,
     disk_budget: Annotated[
         str | None, typer.Option(help="Bytes that the images may take in total, as 500GB.", show_default=False)
@@ -100,7 +99,7 @@ def size(
     \b
     headrace size --cores 4 --storage 2GB/s --offload-workers 0,1,2,4,8 --offload-ms 400
     """
-    from headrace import planning, profiling  # noqa: PLC0415 - bring the loader, which other verbs do not need
+    from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
     wanted = None if formats is None else parse_formats(formats)
     try:
@@ -109,8 +108,6 @@ def size(
         if output is not None:
             prepare_output(output)
         planning.find_solver()
-        if report is not None:
-            profiling.Report.require_extras()  # the machines are drawn on the report's page
         if source is None and calibration is None and report is None and PLAN.exists():
             calibration = PLAN
         known = _plan_known.find_known(calibration, report)
@@ -128,8 +125,6 @@ def size(
         )
         if output is not None:
             sizing.save(output)
-        if report is not None:
-            _draw(sizing, report, known)
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing was written", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -139,7 +134,7 @@ def size(
     if as_json:
         typer.echo(json.dumps(sizing.to_json(), indent=1, allow_nan=False))
     elif not quiet:
-        _show(sizing, output, report)
+        _show(sizing, output)
 
 
 def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known: Known) -> MachineGrid:
@@ -159,37 +154,10 @@ def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, k
     )
 
 
-def _draw(sizing: Sizing, folder: Path, known: Known) -> None:
-    """Add the machines to a profile's report; its map has no axis for offload workers, so those without are drawn."""
-    from headrace import profiling  # noqa: PLC0415
-
-    assert known.report is not None
-
-    def drawn(machines: Any) -> Any:
-        plain = [each.to_json() | {"binds": tuple(each.binds)} for each in machines if each.offload_workers == 0]
-        return tuple(
-            profiling.WhatIfPoint(**{name: value for name, value in each.items() if name != "offload_workers"})
-            for each in plain
-        )
-
-    prices = dataclasses.asdict(sizing.prices)
-    del prices["offload_hour"]
-    grid = profiling.WhatIf(
-        points=drawn(sizing.machines),
-        best=drawn(sizing.best),
-        prices=prices,
-        batch_size=sizing.batch_size,
-        images=sizing.images,
-    )
-    report = profiling.Report(dataclasses.replace(known.report.measurements, what_if=grid))
-    report.save(folder if folder.is_dir() else folder.parent)
-
-
-def _show(sizing: Sizing, output: Path | None, report: Path | None) -> None:
+def _show(sizing: Sizing, output: Path | None) -> None:
     _plan_tables.print_table(_plan_tables.sizing_table(sizing))
     for line in _plan_tables.sizing_notes(sizing):
         typer.echo(line)
-    for place in (output, report):
-        if place is not None:
-            count = len(sizing.machines)
-            say(f"wrote {count} machine{'' if count == 1 else 's'} to {place}")
+    if output is not None:
+        count = len(sizing.machines)
+        say(f"wrote {count} machine{'' if count == 1 else 's'} to {output}")
