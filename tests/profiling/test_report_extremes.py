@@ -16,7 +16,7 @@ from tests.profiling import profiles
 
 from headrace.errors import InvalidReport
 from headrace.profiling import Report, judge
-from headrace.profiling.report._charts import separated, ticks
+from headrace.profiling.report._charts import separated
 from headrace.units import brief_text, bytes_text, number_text, percent_text, seconds_text
 
 TREES = [
@@ -105,15 +105,6 @@ def test_units_are_the_ones_that_people_use():
         "3.20 s",
         "5.20 min",
     ]
-
-
-@given(full=st.floats(1e-6, 1e12))
-def test_ticks_are_few_round_and_within(full):
-    found = ticks(full)
-
-    assert 2 <= len(found) <= 9
-    assert found[0] == 0
-    assert found[-1] <= full * 1.001
 
 
 @given(places=st.lists(st.floats(0, 100), min_size=1, max_size=6))

@@ -7,7 +7,6 @@ several fit on one page. Lengths are in pixels. All text is escaped.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -69,16 +68,6 @@ class Drawing:
     def _shape(self, name: str, attributes: str, kind: str, tip: str) -> None:
         title = f"<title>{_safe(tip)}</title>" if tip else ""
         self._parts.append(f'<{name} {attributes} class="{kind}">{title}</{name}>')
-
-
-def ticks(full: float, count: int = 4) -> list[float]:
-    """Return about `count` round numbers from 0 to `full`."""
-    if not full > 0 or not math.isfinite(full):
-        return [0.0]
-    rough = full / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
-    return [step * number for number in range(int(full / step * 1.0001) + 1)]
 
 
 def separated(places: list[float], gap: float, top: float, bottom: float) -> list[float]:

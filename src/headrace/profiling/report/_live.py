@@ -6,26 +6,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
 from headrace.profiling.subjects._schedule import ProfileProgress, ProgressHook
 from headrace.terminal import printable
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
 
 
 @contextmanager
 def shown(console: Console | None = None) -> Iterator[ProgressHook]:
     """Yield a progress hook for `profile` that shows the progress."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-
     screen = console or Console(stderr=True)
     if not screen.is_terminal:
         yield _line_printer(screen)
         return
-    from rich.live import Live  # noqa: PLC0415 - slow to import
-
     view = _LiveView()
     with Live(get_renderable=view.render, console=screen, refresh_per_second=8, transient=True):
         yield view.update
@@ -35,8 +34,6 @@ class _LiveView:
     """The last progress, drawn several times per second so that the clock runs on during a measurement."""
 
     def __init__(self) -> None:
-        from rich.spinner import Spinner  # noqa: PLC0415 - slow to import
-
         self._now: ProfileProgress | None = None
         self._updated = time.perf_counter()
         self._spinner = Spinner("dots", "listing images")
@@ -45,11 +42,6 @@ class _LiveView:
         self._now, self._updated = now, time.perf_counter()
 
     def render(self) -> RenderableType:
-        from rich.console import Group  # noqa: PLC0415 - slow to import
-        from rich.progress_bar import ProgressBar  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
         now = self._now
         if now is None:
             return self._spinner
