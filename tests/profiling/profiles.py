@@ -22,7 +22,7 @@ from headrace.profiling import (
 
 CORES = 8
 EVEN = 1000.0
-"""Images a second of every place of `even`."""
+"""Images per second of every place of `even`."""
 
 
 def curve(rate: float, *, cores: int = CORES, efficiency: float = 1.0) -> tuple[Rate, ...]:

@@ -53,8 +53,8 @@ def stage_names(report):
 
 
 def test_a_dataset_is_measured_stage_by_stage(dataset):
-    told = []
-    report = headrace.profile(dataset, 0.001, batch_size=BATCH, crop=16, seconds=SHORT, progress=told.append)
+    updates = []
+    report = headrace.profile(dataset, 0.001, batch_size=BATCH, crop=16, seconds=SHORT, progress=updates.append)
     found = report.measurements
 
     assert {"read", "decode", "transform", "batch"} <= set(stage_names(report))
@@ -67,8 +67,8 @@ def test_a_dataset_is_measured_stage_by_stage(dataset):
     assert found.energy.estimated or found.energy.meter != "cpu time"
     assert found.memory is None or found.memory.peak_bytes > 0
     assert found.recipe.transforms[0] == "random_resized_crop 16 x 16"
-    assert told[0].doing == "loader alone"
-    assert told[-1].number == told[-1].total
+    assert updates[0].doing == "loader alone"
+    assert updates[-1].number == updates[-1].total
     assert profiling.Report.from_json(report.to_json()).measurements == found
 
 

@@ -50,7 +50,7 @@ def test_without_a_trainer_the_slow_stage_is_named_all_the_same(stage, factor):
 
 
 @given(factor=slowness)
-def test_a_slow_trainer_is_told_to_leave_the_loader_alone(factor):
+def test_with_a_slow_trainer_the_loader_needs_no_change(factor):
     verdict = judge(even(trainer=2 * EVEN / 1.2 / factor))
 
     assert (verdict.kind, verdict.stage) == ("trainer", "step")
@@ -79,7 +79,7 @@ def test_a_balanced_pipeline_is_said_to_be_balanced(scale, wobble):
     assert "balanced" in verdict.sentence
 
 
-def test_places_that_are_level_starve_a_trainer_all_the_same():
+def test_a_trainer_waits_for_places_that_are_equally_slow():
     verdict = judge(even(trainer=5 * EVEN, open=2 * EVEN, read=2 * EVEN, decode=1.9 * EVEN, transform=2.1 * EVEN))
 
     assert (verdict.kind, verdict.stage) == ("stage", "decode")
@@ -270,7 +270,7 @@ def test_a_stall_that_no_stage_explains_is_waiting():
 
 
 @given(width=st.floats(0.2, 0.6))
-def test_on_a_noisy_machine_the_width_is_said_and_decides_what_is_ranked(width):
+def test_on_a_noisy_machine_the_uncertainty_is_shown_and_decides_the_ranks(width):
     quiet = replace(even(trainer=5_000.0, decode=500.0), recipe=RecipeSummary(workers=2))
     noisy = replace(quiet, differential=Differential(trainer=5_000.0, trainer_spread=width))
     verdict = judge(noisy)
@@ -284,7 +284,7 @@ def test_on_a_noisy_machine_the_width_is_said_and_decides_what_is_ranked(width):
         assert not level or first.rank == second.rank or first.rate > second.rate
 
 
-def test_a_stall_within_the_width_is_said_and_not_blamed_on_a_stage():
+def test_a_stall_within_the_uncertainty_is_reported_and_not_blamed_on_a_stage():
     rates = Differential(trainer=1_000.0, loader=9_000.0, together=900.0, together_spread=0.2)
     verdict = judge(replace(even(), differential=rates))
 
@@ -293,7 +293,7 @@ def test_a_stall_within_the_width_is_said_and_not_blamed_on_a_stage():
     assert "The loader needs no change" not in verdict.sentence
 
 
-def test_what_no_stage_shows_is_a_row_of_its_own_and_binds_alone():
+def test_what_no_stage_shows_is_a_row_of_its_own_and_the_only_bottleneck():
     """Of two rows for one stage in one place only the larger is marked."""
     found = Differential(loader=100.0, warm_loader=900.0)
     read = Stage(name="read", rates=curve(9_000.0), cold_rates=(Rate(cores=1, rate=2_000.0),))
@@ -314,7 +314,7 @@ def test_the_sentence_has_the_figures():
         assert words in sentence
 
 
-def test_what_other_programs_disturbed_is_a_caution_beside_the_verdict():
+def test_other_load_on_the_machine_is_a_caution_beside_the_verdict():
     verdict = judge(replace(full(), other_load=("loader alone", "decode")))
     assert any("loader alone; decode" in caution for caution in verdict.cautions)
     assert not any("Other programs" in caution for caution in judge(full()).cautions)

@@ -249,7 +249,7 @@ def test_the_offload_workers_rate_adds_to_the_hosts_while_the_cores_are_the_bott
 def test_a_slow_collate_function_is_taken_out_of_its_thread():
     remedy = offered(even(batch=100.0))["collate"]
 
-    # 10 ms an image, divided among eight workers that have 0.5 ms an image to do already.
+    # 10 ms per image, divided among eight workers that have 0.5 ms per image to do already.
     assert remedy.rate == pytest.approx(1 / (0.01 / CORES + 2 / 4_000))
     assert remedy.code == "collate_fn=None"
 
@@ -263,7 +263,7 @@ def test_more_cores_are_the_last_resort_and_said_to_be_a_guess():
 
 
 @pytest.mark.parametrize("stage", STAGE_NAMES)
-def test_every_stage_that_binds_has_some_remedy(stage):
+def test_every_bottleneck_has_some_remedy(stage):
     assert judge(even(**{stage: 100.0})).remedies
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -108,13 +108,13 @@ def profile_folder(path: Path, batches: BatchOptions, settings: Settings, schedu
     warm = (lambda: nullcontext(_memory_loader(folder))) if cold else None
     phases = [
         *training_phases(loader, settings, schedule, warm_loader=warm),
-        Phase("files that could not be loaded", 0.01, partial(_note_failures, loader), "useful"),
         _files_phase(folder) if images.extents else _samples_phase(folder),
         *_stage_phases(folder),
         *([records_phase(source, str(path), items, settings)] if images.extents else []),
         formats_phase(path, compiled, batches.batch_size, settings, schedule),
     ]
-    return schedule.run(phases, start)
+    found = schedule.run(phases, start)
+    return replace(found, notes=(*found.notes, *_failure_notes(loader)))
 
 
 def _raw_loader(folder: _Folder, *, drops_pages: bool) -> RawLoader:
@@ -162,13 +162,12 @@ def _memory_loader(folder: _Folder) -> RawLoader:
     return RawLoader(samples, folder.compiled, batch_size=batch_size, workers=folder.settings.cores)
 
 
-def _note_failures(loader: RawLoader, found: Findings, _: float) -> Findings:
-    if not loader.failures:
-        return found.add(None)
-    name, error = next(iter(loader.failures.items()))
+def _failure_notes(loader: RawLoader) -> list[str]:
     count = len(loader.failures)
-    note = f"{count} file{'s' if count > 1 else ''} could not be loaded, such as {name}: {error}"
-    return found.add(str(count), notes=[note])
+    first = next(iter(loader.failures.items()), None)
+    if first is None:
+        return []
+    return [f"{count} file{'s' if count > 1 else ''} could not be loaded, such as {first[0]}: {first[1]}"]
 
 
 def _files_phase(folder: _Folder) -> Phase:

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -112,7 +111,8 @@ def _measure_stages(loader: Any, *, batch_size: int, seconds: float) -> tuple[li
     fetched = _fetch(loader.dataset, seconds * 0.7)
     if fetched is None:
         return [], ["the loader's dataset does not return single samples: its stages were not measured"]
-    workers, total, transform = loader.num_workers, fetched.total, fetched.transform
+    samples, total, transform, transform_name = fetched
+    workers = loader.num_workers
     # Some datasets call the transform more than once per sample.
     calls = transform.calls / total.calls if transform else 0.0
     inner, inner_cpu = (transform.seconds * calls, transform.cpu_seconds * calls) if transform else (0.0, 0.0)
@@ -120,11 +120,11 @@ def _measure_stages(loader: Any, *, batch_size: int, seconds: float) -> tuple[li
     rest, rest_cpu = max(0.0, total.seconds - inner), max(0.0, total.cpu_seconds - inner_cpu)
     stages = [_stage("sample", workers, rest, rest_cpu, type(_innermost(loader.dataset)).__name__)]
     if calls:
-        stages.append(_stage("transform", workers, inner, inner_cpu, fetched.transform_name))
+        stages.append(_stage("transform", workers, inner, inner_cpu, transform_name))
     collate = loader.collate_fn
     if not callable(collate):
         return stages, []
-    timer = _time_collate(collate, fetched.samples, batch_size, seconds * 0.3)
+    timer = _time_collate(collate, samples, batch_size, seconds * 0.3)
     if timer is None:
         return stages, ["the loader's collate_fn could not be called alone"]
     each, each_cpu = timer.seconds / batch_size, timer.cpu_seconds / batch_size
@@ -132,16 +132,11 @@ def _measure_stages(loader: Any, *, batch_size: int, seconds: float) -> tuple[li
     return [*stages, _stage("batch", workers, each, each_cpu, name)], []
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    samples: list[Any]
-    total: _CallTimer
-    transform: _CallTimer | None
-    transform_name: str | None
+def _fetch(dataset: Any, seconds: float) -> tuple[list[Any], _CallTimer, _CallTimer | None, str | None] | None:
+    """Request samples from all parts of a dataset; None if it does not return single ones.
 
-
-def _fetch(dataset: Any, seconds: float) -> _Fetched | None:
-    """Request samples from all parts of a dataset; None if it does not return single ones."""
+    Returns the samples, the timer of `dataset[i]`, and the timer and name of its transform.
+    """
     try:
         length = len(dataset)
         dataset[0]  # opens what it opens once
@@ -156,7 +151,7 @@ def _fetch(dataset: Any, seconds: float) -> _Fetched | None:
             samples.append(total(len(samples) * step % length))
     # If one transform calls the other, the outer one has the time of both.
     transform, name = max(timers, key=lambda pair: pair[0].seconds, default=(None, None))
-    return _Fetched(samples, total, transform, name)
+    return samples, total, transform, name
 
 
 @contextmanager
