@@ -7,7 +7,6 @@ It is what the profile measures for a folder of images. The stages after reading
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
 from collections import deque
@@ -21,7 +20,7 @@ import numpy as np
 
 from headrace import formats
 from headrace.errors import HeadraceError, ProfileError
-from headrace.loader.batch.output import OutputName, make_output
+from headrace.loader.batch.output import make_output
 from headrace.measuring import ImageSample, scaling_of, timed
 from headrace.profiling._measurements import Rate, Stage
 from headrace.profiling.stages._loader_stages import describe_transforms
@@ -84,7 +83,7 @@ class RawLoader:
         before_epoch: Callable[[], object] | None = None,
     ) -> None:
         self._samples, self._compiled = samples, compiled
-        self.batch_size, self._workers, self._output = batch_size, workers, output
+        self.batch_size, self._workers, self._tensor = batch_size, workers, make_output(output).tensor
         self._throttle, self._max_batch_seconds, self._before_epoch = throttle, max_batch_seconds, before_epoch
         self._epoch = -1
         self.failures: dict[str, Exception] = {}
@@ -148,11 +147,9 @@ class RawLoader:
         batch = _stacked(samples)
         for function in self._compiled.per_batch:
             batch = function(batch)
-        if not isinstance(batch, dict) or self._output == "numpy":
+        if not isinstance(batch, dict):
             return batch
-        from_numpy = sys.modules["torch"].from_numpy  # needs memory that is writable and in order
-        arrays = {name: value for name, value in batch.items() if isinstance(value, np.ndarray)}
-        return batch | {name: from_numpy(np.require(value, requirements=["C", "W"])) for name, value in arrays.items()}
+        return {name: self._tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
 
 
 def _decoded(content: bytes, compiled: Compiled) -> Any:
