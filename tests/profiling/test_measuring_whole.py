@@ -209,7 +209,7 @@ def test_a_trainer_gets_tensors_and_labels_of_a_folder(folder):
         ([1], {"emulate": "storage=1MB/s"}, "emulated storage"),
         ([1], {"emulate": "cores=4096"}, "from 1 to"),
         ([1], {"emulate": "cats=2"}, "cats"),
-        ("nowhere", {}, "not there"),
+        ("nowhere", {}, "does not exist"),
         ([1], {"seconds": -1.0}, "seconds must be"),
         ([1], {"workdir": "nowhere"}, "must be a folder"),
     ],
@@ -281,7 +281,7 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, dataset):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("number = 3\n\ndef broken(batch):\n    return batch['cat']\n")
     for arguments, code, message in (
-        (("nowhere",), 1, "not there"),
+        (("nowhere",), 1, "does not exist"),
         ((dataset, "--step-ms", "3", "--train", "a:b"), 2, "exclude each other"),
         ((dataset, "--train", "nothing"), 2, "package.module:function"),
         ((dataset, "--train", "no.such:thing"), 2, "cannot be imported"),
