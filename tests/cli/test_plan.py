@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 
 import pytest
 from tests.planning.conftest import make_cost
@@ -17,7 +16,6 @@ import headrace
 from headrace import profiling
 from headrace.cli import app
 from headrace.planning import USUAL_BATCH, Calibration, Plan, Sizing
-from headrace.profiling.report import _html
 from headrace.profiling.subjects._settings import read_recipe
 
 
@@ -63,7 +61,15 @@ def test_a_plan_is_measured_written_told_and_built(folder, made, tmp_path):
     assert report.samples == 12
 
 
-def test_a_plan_is_made_anew_from_what_was_measured(run, made):
+def test_a_plan_is_printed_as_json_or_not_at_all(run, made):
+    printed = run("--calibration", made[0], "--json")
+    quiet = run("--calibration", made[0], "-q", "-o", "quiet.json")
+
+    assert Plan.from_json(json.loads(printed.output)) == Plan.from_json("plan.json") == Plan.from_json("quiet.json")
+    assert quiet.output == ""
+
+
+def test_a_plan_is_made_again_from_what_was_measured(run, made):
     result = run(
         "--calibration", made[0], "--emulate", "storage=1MB/s,cores=64", "--renditions", 2, "--formats", "raw,png"
     )
@@ -80,7 +86,7 @@ def test_size_shows_the_cheapest_machine_for_each_step(run_size, made, tmp_path)
 
     assert result.exit_code == 0, result.output
     found = Sizing.from_json(json.loads((tmp_path / "sizes.json").read_text()))
-    assert len(found.machines) == 6 * 6 * 2
+    assert len(found.points) == 6 * 6 * 2
     assert len(found.best) == 2
     assert "20 ms" in result.output
 
@@ -91,7 +97,7 @@ def test_size_uses_the_plan_in_the_current_folder_and_its_step(run_size, made, t
 
     assert result.exit_code == 0, result.output
     found = Sizing.from_json(json.loads(result.output))
-    assert [(each.offload_workers, each.step) for each in found.machines] == [(0, 0.003), (3, 0.003)]
+    assert [(each.offload_workers, each.step) for each in found.points] == [(0, 0.003), (3, 0.003)]
     assert "offload" in run_size("--offload-workers", 1).output
     assert run_size("-q").output == ""
 
@@ -146,7 +152,7 @@ def test_a_plan_names_the_commands_that_follow_it(run, report, folder, tmp_path)
 
     assert f"next: headrace build {folder} {target} --plan plan.json" in lines
     assert f"then, in your code: headrace.Loader({str(target)!r}, plan='plan.json', batch_size=4)" in lines
-    shown = f"and to see what it gives: headrace profile {target} --crop 48 --batch-size 4 --step-ms 40"
+    shown = f"and to measure the result: headrace profile {target} --crop 48 --batch-size 4 --step-ms 40"
     assert shown in lines
     headrace.build(folder, tmp_path / "photos.hr", plan=tmp_path / "plan.json")
 
@@ -164,28 +170,15 @@ def test_a_faster_format_that_is_not_worth_its_size_is_named_with_the_option_tha
     assert "one format is best: raw" in run(*words, "--disk-budget", "500MB").output
 
 
-def test_sizing_for_a_report_without_jinja_is_refused_before_it_is_made(run_size, report, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    _html.find_template.cache_clear()
-    result = run_size("--report", report, "--cores", "1,2", "--storage", "1GB/s", "--step-ms", 5, "-o", "grid.json")
-
-    assert result.exit_code == 1
-    assert "headrace[report]" in result.output
-    assert not (report.parent / "grid.json").exists()
-
-
-def test_sized_machines_are_drawn_in_the_report(run_size, report):
-    result = run_size(
-        "--report", report, "--cores", "1,2", "--storage", "1GB/s", "--step-ms", 5, "--offload-workers", "0,1"
-    )
+def test_size_uses_the_costs_and_the_trainer_of_a_report(run_size, report):
+    result = run_size("--report", report, "--cores", "1,2", "--storage", "1GB/s", "--json")
 
     assert result.exit_code == 0, result.output
-    grid = profiling.Report.load(report).measurements.what_if
-    assert [point.cores for point in grid.points] == [1, 2]
-    assert grid.best[0] in grid.points
+    found = Sizing.from_json(json.loads(result.output))
+    assert [(point.cores, point.step) for point in found.points] == [(1, 0.04), (2, 0.04)]
 
 
-def test_a_plan_made_anew_is_for_the_same_machine_and_step(run, made):
+def test_a_plan_made_again_is_for_the_same_machine_and_step(run, made):
     result = run("--calibration", made[0], "-o", "new/again.json")
 
     assert result.exit_code == 0, result.output
@@ -260,16 +253,16 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
     [
         ([], "SOURCE_OR_DATASET"),
         (["here", "there"], "unexpected extra argument"),
-        (["nowhere"], "nowhere is not there"),
-        (["photos", "--recipe", "r.json", "--crop", "8"], "omit --crop"),
-        (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
+        (["nowhere"], "nowhere does not exist"),
+        (["photos", "--recipe", "r.json", "--crop", "8"], "omit crop"),
+        (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget must be at least"),
         (["--calibration", "PLAN", "--disk-budget", "much"], "a size must be written as"),
         (["--calibration", "PLAN", "--emulate", "gpus=3"], "'gpus=3' cannot be emulated"),
         (["--calibration", "PLAN", "--formats", "webp"], "webp was not calibrated"),
         (["--calibration", "PLAN", "--formats", " , "], "name at least one format"),
-        (["--calibration", "PLAN", "--crop", "8"], "omit --recipe, --crop and --batch-size"),
+        (["--calibration", "PLAN", "--crop", "8"], "omit recipe, transform, crop and batch_size"),
         (["--calibration", "PLAN", "--report", "r"], "give one of them"),
-        (["--calibration", "PLAN", "-o", "."], ". is a folder: name a file"),
+        (["--calibration", "PLAN", "-o", "."], "--output must be a file, such as plan.json"),
         (["--report", "nothing"], "nothing"),
     ],
 )
@@ -287,7 +280,7 @@ def test_what_is_wrong_is_said(run, made, words, message):
         (["photos"], "--step-ms"),
         (["--calibration", "PLAN", "--cores", "8..2"], "a range must start above 0"),
         (["--calibration", "PLAN", "--storage", "fast"], "a rate must be written as"),
-        (["--calibration", "PLAN", "--offload-workers", "1.5"], "--offload-workers must be whole numbers"),
+        (["--calibration", "PLAN", "--offload-workers", "1.5"], "--offload-workers must be integers"),
         (["--calibration", "PLAN", "--price", "gpu=3"], "a price must be one of"),
         (["--calibration", "PLAN", "--cores", "0"], "must be > 0"),
     ],

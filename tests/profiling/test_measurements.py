@@ -86,11 +86,14 @@ def test_a_value_of_a_wrong_kind_is_refused_wherever_it_stands():
     [
         ({"headrace": "plan"}, "no report of a profile"),
         ({"version": 2}, "has version 2 and this Headrace reads 1"),
-        ({"measurements": None}, "measurements is None; an object is expected"),
-        ({"measurements": {"machine": {"cores": 2}}}, "measurements lacks 'source'"),
+        ({"measurements": None}, "measurements must be an object; got None"),
+        ({"measurements": {"machine": {"cores": 2}}}, "measurements must have a member 'source'"),
         ({"measurements": {"machine": {"cores": 2, "gpus": 1}, "source": SOURCE}}, "machine has a member 'gpus'"),
         ({"measurements": {"machine": {"cores": 0}, "source": SOURCE}}, r"machine\.cores is 0; 1 or more"),
-        ({"measurements": {"machine": {"cores": True}, "source": SOURCE}}, r"machine.cores is True; a whole number"),
+        (
+            {"measurements": {"machine": {"cores": True}, "source": SOURCE}},
+            r"machine\.cores must be an integer >= 0; got True",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(change, message):
@@ -114,7 +117,7 @@ def test_a_figure_that_is_not_finite_is_named_in_writing():
         Measurements(machine=SUBJECTS["full"].machine, source=SUBJECTS["full"].source, seconds=float("inf"))
     )
 
-    with pytest.raises(InvalidReport, match=r"measurements\.seconds is inf"):
+    with pytest.raises(InvalidReport, match=r"measurements\.seconds must be a finite number; got inf"):
         report.to_json()
 
 

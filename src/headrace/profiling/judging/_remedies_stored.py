@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headrace.planning._search import worth_its_size
+from headrace.planning import worth_its_size
 from headrace.planning.commands import command_line
 from headrace.profiling._measurements import FormatCost, Measurements
 from headrace.profiling.judging._pipeline import CACHED_SHARE, Load, Pipeline, reads_cold, worker_count

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
 from headrace.measuring import FileRange, encoded_image, some_of
-from headrace.planning import Calibration, Cost, Machine, plan
+from headrace.planning import Calibration, Cost, Machine, solve
 from headrace.profiling._measurements import FormatCost, Mix, Stage
 from headrace.profiling.stages._storage import compare
 from headrace.profiling.subjects._course import Course
@@ -98,7 +98,7 @@ def note_formats(book: Notebook, calibration: Calibration, settings: Settings) -
     book.calibration = calibration.to_json()
     book.formats = tuple(map(_format_cost, calibration.costs))
     try:
-        predicted = plan(calibration, machine, step=step).predicted
+        predicted = solve(calibration, machine, step=step).predicted
     except MissingExtra as error:
         book.notes.append(f"no mix of formats was looked for: {error}")
     except HeadraceError as error:
@@ -130,13 +130,10 @@ def _bandwidth(stages: list[Stage]) -> float:
 def _format_cost(cost: Cost) -> FormatCost:
     return FormatCost(
         format=cost.format,
-        place=cost.place,
         read_bytes=cost.read_bytes,
         stored_bytes=cost.stored_bytes,
         cpu_seconds=cost.cpu_seconds,
         cpu_seconds_crowded=cost.cpu_seconds_crowded,
-        link_bytes=cost.link_bytes,
-        device_seconds=cost.device_seconds,
         encode_seconds=cost.encode_seconds,
         lossless=cost.lossless,
     )

@@ -42,8 +42,6 @@ class Emulation:
         if text is None:
             return cls()
         found = parse_emulation(text)
-        if "link_rate" in found:
-            raise ProfileError("a link cannot be emulated in a profile; `headrace plan --emulate` supposes one")
         cores = found.get("cores")
         if cores is not None and cores != int(cores):
             raise ProfileError(f"{cores:g} cores cannot be emulated: a process has whole ones")
