@@ -48,7 +48,7 @@ def made(folder, tmp_path_factory):
     return path, result.output
 
 
-def test_a_plan_is_measured_written_told_and_built(folder, made, tmp_path):
+def test_a_plan_is_measured_written_shown_and_built(folder, made, tmp_path):
     path, output = made
     plan = Plan.from_json(path)
 
@@ -206,7 +206,7 @@ def test_a_report_without_costs_says_so(run, report):
     assert "has no costs of formats" in " ".join(result.output.replace("│", " ").split())
 
 
-def test_damaged_files_do_not_count_and_are_told_of(run, tmp_path):
+def test_damaged_files_do_not_count_and_are_reported(run, tmp_path):
     photos = make_folder(tmp_path / "my photos", 5, classes=1)
     (photos / "class-0" / "bad.png").write_bytes(b"no picture")
     words = ("--quick", "--crop", 32, "--batch-size", 2, "--formats", "raw", "--emulate", "storage=1MB/s,cores=1")
@@ -266,7 +266,7 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
         (["--report", "nothing"], "nothing"),
     ],
 )
-def test_what_is_wrong_is_said(run, made, words, message):
+def test_wrong_options_are_named(run, made, words, message):
     result = run(*[str(made[0]) if word == "PLAN" else word for word in words])
 
     assert result.exit_code in (1, 2)

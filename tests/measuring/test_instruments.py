@@ -46,7 +46,7 @@ def test_a_pass_does_everything_once(workers):
     assert sorted(done) == list(range(20))
 
 
-def test_timing_goes_round_and_tells_waiting_from_working():
+def test_timing_uses_all_images_and_counts_cpu_time_without_waiting():
     seen = set()
     timing = timed(lambda number: (seen.add(number), time.sleep(0.002)), 4, workers=2, seconds=0.1)
 
@@ -54,7 +54,7 @@ def test_timing_goes_round_and_tells_waiting_from_working():
     assert timing.cpu_seconds < 1 / timing.rate
 
 
-def test_what_a_thread_raises_comes_out():
+def test_an_error_in_a_thread_is_raised():
     def work(number):
         raise ValueError(f"image {number} is bad")
 
@@ -66,22 +66,22 @@ def test_what_a_thread_raises_comes_out():
 # Files.
 
 
-def test_files_are_cold_after_they_were_dropped(tmp_path):
+def test_evicted_files_are_cold(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(os.urandom(1 << 20))
     path.read_bytes()
     if _cold.cached_share([path]) != 1:
-        pytest.skip("the kernel does not tell what it has in memory")
+        pytest.skip("the kernel does not report what is in memory")
     _cold.drop([path])
     share = _cold.cached_share([path])
     if share == 1:
-        pytest.skip("the file system has nothing but memory")
+        pytest.skip("the file system keeps files in memory")
 
     assert share == 0
     assert _cold.read_file(str(path), 5, 7) == path.read_bytes()[5:12]
 
 
-def test_direct_reads_give_what_was_asked_for(tmp_path):
+def test_direct_reads_return_the_requested_bytes(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(10_000))
     try:
@@ -135,7 +135,7 @@ def test_the_page_cache_of_a_container_is_free_memory(tmp_path):
 @pytest.mark.parametrize(
     ("others", "seconds", "names"),
     [((0.1, 0.2), 1.0, ()), ((1.5, 0.1), 1.0, ("one",)), ((1.5, 0.9), 1.0, ("one", "two")), ((1.5, 1.5), 0.2, ())],
-    ids=["quiet", "once", "always", "too short to tell"],
+    ids=["quiet", "once", "always", "too short"],
 )
 def test_measurements_beside_other_load_are_named(monkeypatch, others, seconds, names):
     found = iter(others)
@@ -192,9 +192,11 @@ def test_storage_is_read_at_least_once(folder, tmp_path):
 def test_idle_and_waiting_cores_are_not_busy(monkeypatch, tmp_path):
     monkeypatch.setattr(_process.os, "sysconf", lambda _: 100)
     stat = tmp_path / "stat"
-    stat.write_text("cpu  100 0 50 7000 300 1 2 47 0 0\ncpu0 9 9 9 9 9 9 9 9 0 0\nintr 1 2\n")
-    assert _process.busy_seconds(stat) == pytest.approx(2.0)
-    assert _process.busy_seconds(tmp_path / "none") is None
+    stat.write_text("cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 0 50 7000 300 1 2 47 0 0\ncpu1 5 5 5 5 5 5 5 5 0 0\nintr 1 2\n")
+    assert _process.busy_seconds({0}, stat) == pytest.approx(2.0)
+    assert _process.busy_seconds({0, 1}, stat) == pytest.approx(2.3)
+    assert _process.busy_seconds(None, stat) == pytest.approx(0.54)
+    assert _process.busy_seconds({0}, tmp_path / "none") is None
 
 
 def test_samples_are_spread_over_all_sizes():

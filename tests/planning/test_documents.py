@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibrations and machines as JSON, and sizes, rates and environments as people write them."""
+"""Calibrations and machines as JSON; sizes, rates and emulated machines as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.planning import Calibration, Machine, parse_emulation
 from headrace.units import parse_bytes, parse_rate
 
 
-def test_calibrations_and_machines_come_back_from_json(photos, tmp_path):
+def test_calibrations_and_machines_survive_json(photos, tmp_path):
     machine = Machine(cores=6, trainer_cores=1, provenance={"disk": "nvme"})
 
     path = tmp_path / "calibration.json"
@@ -36,28 +36,28 @@ def test_calibrations_and_machines_come_back_from_json(photos, tmp_path):
         ({"source_format": 3}, "source_format must be a string; got 3"),
     ],
 )
-def test_what_is_wrong_with_a_calibration_is_named(photos, change, message):
+def test_an_invalid_member_of_a_calibration_is_named(photos, change, message):
     with pytest.raises(ValueError, match=message):
         Calibration.from_json(photos.to_json() | change)
 
 
-def test_a_file_that_is_no_json_is_named(tmp_path):
+def test_a_file_that_is_not_json_is_named(tmp_path):
     (tmp_path / "c.json").write_text("costs")
     with pytest.raises(ValueError, match=r"c\.json must be a JSON file with a calibration"):
         Calibration.from_json(tmp_path / "c.json")
 
 
-def test_a_format_twice_is_refused(photos):
+def test_a_format_twice_is_rejected(photos):
     with pytest.raises(ValueError, match="each format once; got png, "):
         Calibration(costs=(*photos.costs, make_cost("png", 1, 1)), images=1, sampled=1, batch_size=1)
 
 
-def test_what_is_neither_an_object_nor_a_file_is_refused():
+def test_a_value_that_is_neither_an_object_nor_a_file_is_rejected():
     with pytest.raises(ValueError, match="calibration must be a JSON object or a file; got 3"):
         Calibration.from_json(3)
 
 
-def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+def test_a_file_is_replaced_completely_or_not_at_all(tmp_path):
     save_json(tmp_path / "plan.json", {"good": 1})
     with pytest.raises(ValueError, match="JSON compliant"):
         save_json(tmp_path / "plan.json", {"bad": math.nan})
@@ -67,7 +67,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
 
 
 @pytest.mark.parametrize("values", [{"cores": 0}, {"storage_rate": -1}, {"trainer_cores": -1}])
-def test_impossible_machines_are_refused(values):
+def test_impossible_machines_are_rejected(values):
     with pytest.raises(ValueError, match="must"):
         Machine(**{"cores": 1, **values})
 
@@ -81,14 +81,14 @@ def test_sizes_and_rates():
 
 
 @pytest.mark.parametrize("text", ["", "GB", "5 parsecs", "-3MB", "5iB", "1GB/h"])
-def test_what_is_no_size_is_no_rate_either(text):
+def test_invalid_sizes_are_invalid_rates_too(text):
     with pytest.raises(ValueError, match="a size must"):
         parse_bytes(text)
     with pytest.raises(ValueError, match="a rate must"):
         parse_rate(text)
 
 
-def test_a_size_is_no_rate_of_nothing():
+def test_sizes_and_rates_are_not_confused():
     with pytest.raises(ValueError, match="a size must"):
         parse_bytes("3MB/s")
     with pytest.raises(ValueError, match="a rate must"):
@@ -97,11 +97,11 @@ def test_a_size_is_no_rate_of_nothing():
         parse_rate("200")
 
 
-def test_environments():
+def test_emulated_machines():
     assert parse_emulation("storage=200MB/s, cores=2") == {"storage_rate": 200e6, "cores": 2.0}
 
 
 @pytest.mark.parametrize("text", ["cores=0", "cores=many", "disk=2", "link=12GB/s", "storage"])
-def test_what_cannot_be_emulated_is_named(text):
+def test_invalid_emulations_are_named(text):
     with pytest.raises(ValueError, match=text.rpartition("=")[2]):
         parse_emulation(text)

@@ -26,7 +26,7 @@ def shares_of(found: Plan) -> dict[str, float]:
 
 
 def test_two_formats_meet_where_storage_and_cores_are_equally_busy():
-    """The closed form for two formats: small and dear p, large and free q, on 8 cores and 1 GB/s."""
+    """The closed form for two formats on 8 cores and 1 GB/s: p is small and slow to decode, q large and free."""
     p, q = make_cost("png", 2.27, 60.0), make_cost("hri:fast", 3.6, 0.0)
     calibration = Calibration(costs=(p, q), images=1, sampled=1, batch_size=1)
     found = solve(calibration, Machine(storage_rate=1e9, cores=8))
@@ -39,16 +39,16 @@ def test_two_formats_meet_where_storage_and_cores_are_equally_busy():
     assert found.gain == pytest.approx(327 / 278, rel=0.01)
 
 
-def test_storage_alone_takes_the_smallest_and_cores_alone_the_cheapest(photos):
+def test_slow_storage_takes_the_smallest_format_and_few_cores_the_fastest_to_decode(photos):
     assert shares_of(solve(photos, Machine(storage_rate=10e6, cores=64))) == {"hri:dense": 1.0}
     assert shares_of(solve(photos, Machine(storage_rate=1e12, cores=1))) == {"raw": 1.0}
 
 
-def test_a_slow_trainer_gets_the_smallest_format_that_keeps_up_with_some_margin(photos):
+def test_a_slow_trainer_gets_the_smallest_format_that_is_fast_enough_with_the_margin(photos):
     machine = Machine(storage_rate=1e9, cores=4)
 
-    assert shares_of(solve(photos, machine, step=1.0)) == {"hri:dense": 1.0}  # 32 a second
-    # Of 95 a second PNG makes 100, too few for the margin.
+    assert shares_of(solve(photos, machine, step=1.0)) == {"hri:dense": 1.0}  # 32 images per second
+    # PNG gives 100 images per second, which is within the margin of the trainer's 95.
     only = solve(photos, machine, step=32 / 95, formats=["png", "hri:fast"])
     assert shares_of(only) == {"hri:fast": 1.0}
     assert only.predicted.bottlenecks == ("trainer",)
@@ -76,7 +76,7 @@ def test_a_disk_budget_is_kept(photos):
 
 
 def test_a_larger_dataset_must_be_worth_its_size():
-    """Each doubling of the size must bring 10 %, unless a disk budget asks for speed."""
+    """Each doubling of the size must make the run 10 % faster, unless there is a disk budget."""
     machine = Machine(storage_rate=1e12, cores=1)
 
     def chosen(rate: float, times: float, **options: float) -> str:
@@ -107,7 +107,7 @@ def test_no_format_alone_that_is_worth_its_size_is_passed_over(data):
     assert merit(found.predicted) >= max(map(merit, found.singles)) * 0.97
 
 
-def test_a_disk_budget_for_nothing_is_an_error_that_says_what_is_needed(photos):
+def test_a_disk_budget_that_is_too_small_is_an_error_with_the_size_needed(photos):
     with pytest.raises(errors.InfeasiblePlan, match=r"at least 20\.0 GB for 10,000 images; got 10\.0 GB"):
         solve(photos, Machine(cores=1), disk_budget=10e9)
     with pytest.raises(errors.InfeasiblePlan, match=r"at least 42\.0 GB for 10,000 images in two renditions"):
@@ -126,7 +126,7 @@ def test_a_lossy_source_keeps_its_files_beside_lossless_renditions(jpegs):
         solve(of_pngs, machine, formats=["jpeg"])
 
 
-def test_two_renditions_are_stored_twice_and_serve_when_the_machine_changes(photos):
+def test_two_renditions_are_both_stored_and_stay_fast_when_the_machine_changes(photos):
     machine = Machine(storage_rate=800e6, cores=2)
     one, two = solve(photos, machine), solve(photos, machine, renditions=2)
 
@@ -147,7 +147,7 @@ def test_two_renditions_need_two_formats(photos):
         solve(photos, Machine(cores=1), renditions=3)
 
 
-def test_a_plan_is_one_that_build_and_loader_read(photos, tmp_path):
+def test_build_and_loader_can_read_a_plan(photos, tmp_path):
     found = solve(photos, Machine(storage_rate=700e6, cores=2), step=0.05, disk_budget=50e9)
     found.save(tmp_path / "plan.json")
 
@@ -166,7 +166,7 @@ def test_a_plan_is_one_that_build_and_loader_read(photos, tmp_path):
         ({"calibration": {"version": 1}}, "calibration must have a member 'costs'"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(photos, change, message):
+def test_an_invalid_plan_is_rejected(photos, change, message):
     document = solve(photos, Machine(cores=1)).to_json() | change
     with pytest.raises(ValueError, match=message):
         Plan.from_json(document)
@@ -196,7 +196,7 @@ random_costs = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5)
 @settings(max_examples=25, deadline=None)
 @given(random_costs, numbers, st.sampled_from([1, 2, 8]), st.sampled_from([0.0, 0.01, 0.2]))
 def test_no_single_format_and_no_pair_is_better(costs, gigabytes, cores, step):
-    """With all the disk that there is: against a fine grid of all pairs, and never worse than one format alone."""
+    """With unlimited disk: as good as a fine grid of all pairs, and never slower than one format alone."""
     named = [make_cost(f"f{k}", megabytes, ms) for k, (megabytes, ms) in enumerate(costs)]
     calibration = Calibration(costs=tuple(named), images=10, sampled=1, batch_size=4)
     machine = Machine(storage_rate=gigabytes * 1e9, cores=cores)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model: the busiest resource decides."""
+"""The cost model: the busiest resource sets the rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.documents import DocumentReader
 from headrace.planning import Calibration, Cost, Machine, Prediction, predict
 
 
-def test_a_format_is_bound_by_its_dearest_resource(photos):
+def test_the_busiest_resource_limits_a_format(photos):
     slow_disk = predict(photos, Machine(storage_rate=100e6, cores=8), "hri:fast")
     few_cores = predict(photos, Machine(storage_rate=10e9, cores=1), "hri:fast")
 
@@ -30,7 +30,7 @@ def test_a_mix_costs_the_mean_of_its_formats(photos):
     assert mixed.build_seconds == pytest.approx(10_000 * (0.25 * 0.02 + 0.75 * 0.1) / 2)
 
 
-def test_a_slow_trainer_bounds_the_rate_and_not_the_preparation(photos):
+def test_a_slow_trainer_limits_the_rate_and_not_the_preparation(photos):
     alone = predict(photos, Machine(cores=4), "hri:fast")
     trained = predict(photos, Machine(cores=4), "hri:fast", step=0.320)
 
@@ -47,7 +47,7 @@ def test_crowded_cores_cost_more():
     assert predict(crowded, Machine(cores=4), "raw").rate == pytest.approx(4 / 1.6)
 
 
-def test_the_trainers_cores_are_not_the_loaders(photos):
+def test_the_loader_does_not_get_the_trainers_cores(photos):
     four, one = Machine(cores=4, trainer_cores=3), Machine(cores=1)
 
     assert predict(photos, four, "png").rate == predict(photos, one, "png").rate
@@ -64,7 +64,7 @@ def test_what_costs_nothing_has_no_limit():
 
 
 @pytest.mark.parametrize("shares", [{"png": 0.5}, {"png": 1.5, "raw": -0.5}, {}])
-def test_shares_that_are_none_are_refused(photos, shares):
+def test_invalid_shares_are_rejected(photos, shares):
     with pytest.raises(ValueError, match="add up to 1"):
         predict(photos, Machine(cores=1), shares)
 

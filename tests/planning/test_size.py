@@ -37,12 +37,12 @@ def test_the_best_is_the_cheapest_that_keeps_the_accelerator_busy(photos):
     assert slow.cores < fast.cores
 
 
-def test_where_nothing_keeps_it_busy_most_images_for_the_money_win(photos):
+def test_if_no_machine_keeps_it_busy_the_most_images_for_the_money_win(photos):
     found = size_machines(photos, MachineGrid(cores=(1, 2), storage_rates=(1e7,), steps=(0.01,)), PRICES)
 
     assert found.best[0].busy < 0.95
     assert found.best[0].images_per_dollar == max(point.images_per_dollar for point in found.points)
-    assert found.best[0].cores == 1  # storage binds: another core brings nothing
+    assert found.best[0].cores == 1  # storage is the bottleneck: another core gains nothing
 
 
 def test_prices_add_up(photos):
@@ -53,7 +53,7 @@ def test_prices_add_up(photos):
     assert point.images_per_dollar == pytest.approx(point.rate * 3600 / point.dollars_per_hour)
 
 
-def test_it_comes_back_from_json_also_when_nothing_costs_anything(photos):
+def test_a_sizing_survives_json_with_and_without_prices(photos):
     for prices in (PRICES, None):
         found = size_machines(photos, MachineGrid(cores=(1, 2), storage_rates=(1e9,), steps=(0.1,)), prices)
         document = json.loads(json.dumps(found.to_json(), allow_nan=False))
@@ -116,7 +116,7 @@ def test_workers_have_a_price(photos):
 
 
 @pytest.mark.parametrize("text", ["gpu=3", "vcpu-hour=cheap", "gb-month=-1"])
-def test_prices_that_are_none_are_named(text):
+def test_invalid_prices_are_named(text):
     with pytest.raises(ValueError, match=r"price|number"):
         parse_prices(text)
 

@@ -13,7 +13,7 @@ from headrace.measuring._images import (
     from_source,
     stored_bytes,
 )
-from headrace.measuring._process import NoiseMonitor, ResourceUse, available_memory, cpu_name, metered
+from headrace.measuring._process import NoiseMonitor, ResourceUse, available_memory, busy_seconds, cpu_name, metered
 from headrace.measuring._sampling import SourceSample, list_items, some_of, take_sample
 from headrace.measuring._stopwatch import Rate, scaling_of, timed
 from headrace.measuring._storage import (
@@ -40,6 +40,7 @@ __all__ = [
     "ResourceUse",
     "SourceSample",
     "available_memory",
+    "busy_seconds",
     "cpu_name",
     "drop",
     "encoded_image",

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,17 +86,18 @@ def cpu_seconds() -> float:
     return time.process_time() + children + descendant_ticks / os.sysconf("SC_CLK_TCK")
 
 
-def busy_seconds(stat: Path = _PROC / "stat") -> float | None:
-    """Return how long all cores together have been busy since the system started; None if unknown.
+def busy_seconds(cores: Collection[int] | None = None, stat: Path = _PROC / "stat") -> float | None:
+    """Return how long these cores, or all, have been busy in total since the system started; None if unknown.
 
-    That is the first line of /proc/stat without its 4th and 5th number: idle, and waiting for storage.
+    That is their lines of /proc/stat without the 4th and 5th number: idle, and waiting for storage.
     """
+    names = {"cpu"} if cores is None else {f"cpu{core}" for core in cores}
     try:
-        name, *numbers = stat.read_text(encoding="ascii").partition("\n")[0].split()
-        ticks = [int(number) for number in numbers[:8]]
+        lines = [line.split() for line in stat.read_text(encoding="ascii").splitlines()]
+        ticks = [list(map(int, numbers[:8])) for name, *numbers in lines if name in names]
     except (OSError, ValueError):
         return None
-    return (sum(ticks[:3]) + sum(ticks[5:])) / os.sysconf("SC_CLK_TCK") if name == "cpu" else None
+    return sum(sum(each[:3]) + sum(each[5:]) for each in ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes() -> int | None:

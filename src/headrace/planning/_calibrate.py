@@ -28,8 +28,8 @@ from headrace.planning._runs import CalibrationRun
 from headrace.units import cores_text, usable_cores
 
 SAMPLES, QUICK_SAMPLES = 96, 24
-_REPEATS, _QUICK_REPEATS = 8, 2
-_SECONDS, _QUICK_SECONDS = 0.25, 0.15
+_REPEATS, _QUICK_REPEATS = 6, 2
+_SECONDS, _QUICK_SECONDS = 0.4, 0.15
 """Duration of a repeat."""
 
 ProgressHook: TypeAlias = Callable[[int, int, str], None]

@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.loader import Loader
+from headrace.measuring import busy_seconds
 from headrace.records import open_dataset
 
 _MAX_TILES = 256
 _MIN_SAMPLES = 16
-_MIN_USE = 0.5
-"""A loader that uses a smaller share of its cores is held up by something that is not the cost of an image."""
-_MIN_USE_DIRECT = 0.9
+_MAX_IDLE = 1.0
+"""Idle time per CPU time. Cores that idle for longer wait for something that is not a cost of the image."""
+_MAX_IDLE_DIRECT = 0.1
 """With direct I/O, cores that idle for longer wait for storage, which the plan counts separately."""
 
 
@@ -34,6 +35,8 @@ class _Repeat(NamedTuple):
     cpu_seconds: float
     consumer_seconds: float
     wall_seconds: float
+    idle_seconds: float
+    """Time that cores were used by no program."""
     read_bytes: float
 
 
@@ -75,13 +78,12 @@ class CalibrationRun:
 
     @property
     def core_seconds(self) -> float:
-        """Core time per sample: the CPU time, and the time that cores idle although there is work."""
+        """Core time per sample: the CPU time, and on several cores the time that some of them idle."""
         cpu = statistics.median(_faster_half([each.cpu_seconds for each in self._repeats]))
         if self.cores == 1:
             return cpu
-        # Other load lowers the share of the cores that a repeat can use, so the largest share counts.
-        use = max(each.cpu_seconds / (each.wall_seconds * self.cores) for each in self._repeats)
-        return cpu / min(1.0, max(use, _MIN_USE_DIRECT if self.options["direct_io"] else _MIN_USE))
+        idle = max(0.0, statistics.mean(each.idle_seconds for each in self._repeats))
+        return cpu + min(idle, cpu * (_MAX_IDLE_DIRECT if self.options["direct_io"] else _MAX_IDLE))
 
     @property
     def consumer_seconds(self) -> float:
@@ -123,12 +125,15 @@ def _faster_half(seconds: Sequence[float]) -> list[float]:
 
 def _load_epoch(loader: Loader) -> _Repeat:
     """Load one epoch, and return its figures per sample."""
-    before = loader.stats()
-    cpu, own, wall = time.process_time(), time.thread_time(), time.perf_counter()
+    before, cores = loader.stats(), os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    busy, cpu, own, wall = busy_seconds(cores), time.process_time(), time.thread_time(), time.perf_counter()
     collections.deque(loader, maxlen=0)
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
+    busy = None if busy is None else (busy_seconds(cores) or 0.0) - busy
     done = loader.stats().since(before)
-    return _Repeat(*(total / done.samples for total in (cpu, own, wall, done.bytes_read)))
+    # The kernel counts in hundredths of a second, so idle time may be negative; the mean of repeats is exact enough.
+    idle = 0.0 if busy is None or not cores else wall * len(cores) - busy
+    return _Repeat(*(total / done.samples for total in (cpu, own, wall, idle, done.bytes_read)))
 
 
 def _spread(n: int, count: int) -> npt.NDArray[np.int64]:
