@@ -90,7 +90,8 @@ def calibrate(
             sampled=sample.sampled,
             batch_size=options["batch_size"],
             cores=max_cores,
-            consumer_seconds=statistics.median(run.consumer_seconds for run in runs),
+            # The start of an epoch adds to it, so the run with the longest epochs counts.
+            consumer_seconds=min(run.consumer_seconds for run in runs),
             source_format=sample.own_format or "mixed",
             recipe=describe(options),
             provenance={
