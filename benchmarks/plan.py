@@ -122,8 +122,8 @@ def calibrated(datasets: Datasets, recipe: Recipe, cores: int, *, quick: bool) -
         batch_size=recipe.batch_size,
         samples=None if quick else 128,
         cores=cores,
-        direct=recipe.direct,
         quick=quick,
+        loader_options={"direct_io": recipe.direct},
         workdir=datasets.folder,
     )
 

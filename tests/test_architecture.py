@@ -21,7 +21,7 @@ LAYERS = (
     {"loader"},
     {"formats", "records", "sources", "storage", "transforms"},
     {"codec", "kernels"},
-    {"_core", "errors", "files", "terminal", "units"},
+    {"_core", "documents", "errors", "files", "terminal", "units"},
 )
 CORE_USERS = {"codec", "formats", "kernels", "loader", "offload", "records", "transforms"}
 FRAMEWORK_USERS = {

@@ -13,7 +13,7 @@ from benchmarks import machine
 from benchmarks._plan.environments import Environment, balanced_rate
 from benchmarks._plan.measure import Datasets, Rate, Recipe, Stream, measure, open_loader
 from headrace.loader import limit_storage
-from headrace.planning import Calibration, plan
+from headrace.planning import Calibration, solve
 
 _DROP = 3.0
 _ADAPTED = 0.05  # within this of the final rate
@@ -34,11 +34,11 @@ def run(
     """Compare the rate after the drop with that of a plan made for the slower storage."""
     before = Environment("balanced", balanced_rate(calibration, cores, max_storage_rate), cores, "none", 0.0)
     after = replace(before, storage_rate=before.storage_rate / _DROP)
-    two = plan(calibration, before.machine, renditions=2)
+    two = solve(calibration, before.machine, renditions=2)
     names = [each.format for each in two.shares]
     log(f"{datasets.source.name}: two renditions, {' and '.join(names)}, {cores} cores")
     dataset = datasets.mixed(two)
-    replanned = datasets.mixed(plan(calibration, after.machine, formats=names))
+    replanned = datasets.mixed(solve(calibration, after.machine, formats=names))
     rates = {name: Rate() for name in ("before", "after", "replanned")}
     batches = []
     for _ in range(repeats):

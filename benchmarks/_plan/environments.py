@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.planning import Calibration, Machine, Plan, plan
+from headrace.planning import Calibration, Machine, Plan, solve
 
 MIN_SHARE = 0.15
 """A plan counts as a mix if two formats have at least this share of the samples."""
@@ -52,7 +52,7 @@ def balanced_rate(calibration: Calibration, cores: int, max_rate: float) -> floa
 
 
 def _gain(calibration: Calibration, rate: float, cores: int) -> float:
-    found = plan(calibration, Machine(storage_rate=rate, cores=cores))
+    found = solve(calibration, Machine(storage_rate=rate, cores=cores))
     return found.gain if is_mix(found) else 1.0
 
 
@@ -66,6 +66,6 @@ def environments(calibration: Calibration, rates: dict[str, float], cores: Seque
     """Every regime with every number of cores, without a trainer and with one that is as fast as the loader."""
     for regime, rate in rates.items():
         for number in cores:
-            alone = plan(calibration, Machine(storage_rate=rate, cores=number)).predicted.rate
+            alone = solve(calibration, Machine(storage_rate=rate, cores=number)).predicted.rate
             for trainer, step in (("none", 0.0), ("matched", calibration.batch_size / alone)):
                 yield Environment(regime, rate, number, trainer, step)

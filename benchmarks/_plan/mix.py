@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks._plan.environments import Environment, environments, is_mix, storage_rates
 from benchmarks._plan.measure import Datasets, Rate, Recipe, measure
-from headrace.planning import Calibration, Plan, plan, predict
+from headrace.planning import Calibration, Plan, predict, solve
 
 MIX = "mix"
 
@@ -31,7 +31,7 @@ def run(
     """Measure everything in rounds, then calibrate again: predictions use the mean of before and after."""
     rates = storage_rates(calibration, max_storage_rate)
     places = list(environments(calibration, rates, cores))
-    plans = {place.name: plan(calibration, place.machine, step=place.step_seconds) for place in places}
+    plans = {place.name: solve(calibration, place.machine, step=place.step_seconds) for place in places}
     paths = {(place.name, name): datasets.single(name) for place in places for name in calibration.formats}
     paths |= {(name, MIX): datasets.mixed(found) for name, found in plans.items() if len(found.shares) > 1}
     by_name = {place.name: place for place in places}
@@ -62,7 +62,7 @@ def average(calibrations: Sequence[Calibration]) -> Calibration:
     """Return the mean costs of several calibrations of the same images."""
     costs = []
     for cost in calibrations[0].costs:
-        same = [each.cost(cost.format, cost.place) for each in calibrations]
+        same = [each.cost(cost.format) for each in calibrations]
         crowded = [each.cpu_seconds_crowded for each in same if each.cpu_seconds_crowded is not None]
         costs.append(
             replace(

@@ -13,7 +13,7 @@ from benchmarks._plan.measure import Rate
 from benchmarks.trainer import Trainer
 from tests.planning.pictures import make_folder
 
-from headrace.planning import Calibration, Cost, Machine, plan
+from headrace.planning import Calibration, Cost, Machine, solve
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,11 @@ def costs():
 
 def test_balanced_is_where_a_mix_gains_about_as_much_as_it_can(costs):
     rate = balanced_rate(costs, 1, 5e9)
-    best = plan(costs, Machine(storage_rate=rate, cores=1))
+    best = solve(costs, Machine(storage_rate=rate, cores=1))
 
     assert is_mix(best)
     for factor in (0.7, 0.9, 1.2, 1.5):
-        assert plan(costs, Machine(storage_rate=rate * factor, cores=1)).gain - 1 <= (best.gain - 1) / 0.88
+        assert solve(costs, Machine(storage_rate=rate * factor, cores=1)).gain - 1 <= (best.gain - 1) / 0.88
 
 
 def test_rates_stay_below_that_of_the_disk(costs):
@@ -52,7 +52,7 @@ def test_every_regime_has_every_trainer(costs):
     assert len({place.name for place in found}) == len(found) == 3 * 2 * 2
     matched = [place for place in found if place.trainer == "matched"]
     for place in matched:
-        alone = plan(costs, place.machine).predicted.rate
+        alone = solve(costs, place.machine).predicted.rate
         assert costs.batch_size / place.step_seconds == pytest.approx(alone)
 
 

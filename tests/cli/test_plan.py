@@ -47,7 +47,7 @@ def made(folder, tmp_path_factory):
     return path, result.output
 
 
-def test_a_plan_is_measured_written_told_and_built(folder, made, tmp_path):
+def test_a_plan_is_measured_written_shown_and_built(folder, made, tmp_path):
     path, output = made
     plan = Plan.from_json(path)
 
@@ -60,7 +60,15 @@ def test_a_plan_is_measured_written_told_and_built(folder, made, tmp_path):
     assert report.samples == 12
 
 
-def test_a_plan_is_made_anew_from_what_was_measured(run, made):
+def test_a_plan_is_printed_as_json_or_not_at_all(run, made):
+    printed = run("--calibration", made[0], "--json")
+    quiet = run("--calibration", made[0], "-q", "-o", "quiet.json")
+
+    assert Plan.from_json(json.loads(printed.output)) == Plan.from_json("plan.json") == Plan.from_json("quiet.json")
+    assert quiet.output == ""
+
+
+def test_a_plan_is_made_again_from_what_was_measured(run, made):
     result = run(
         "--calibration", made[0], "--emulate", "storage=1MB/s,cores=64", "--renditions", 2, "--formats", "raw,png"
     )
@@ -77,7 +85,7 @@ def test_size_shows_the_cheapest_machine_for_each_step(run_size, made, tmp_path)
 
     assert result.exit_code == 0, result.output
     found = Sizing.from_json(json.loads((tmp_path / "sizes.json").read_text()))
-    assert len(found.machines) == 6 * 6 * 2
+    assert len(found.points) == 6 * 6 * 2
     assert len(found.best) == 2
     assert "20 ms" in result.output
 
@@ -88,7 +96,7 @@ def test_size_uses_the_plan_in_the_current_folder_and_its_step(run_size, made, t
 
     assert result.exit_code == 0, result.output
     found = Sizing.from_json(json.loads(result.output))
-    assert [(each.offload_workers, each.step) for each in found.machines] == [(0, 0.003), (3, 0.003)]
+    assert [(each.offload_workers, each.step) for each in found.points] == [(0, 0.003), (3, 0.003)]
     assert "offload" in run_size("--offload-workers", 1).output
     assert run_size("-q").output == ""
 
@@ -143,7 +151,7 @@ def test_a_plan_names_the_commands_that_follow_it(run, report, folder, tmp_path)
 
     assert f"next: headrace build {folder} {target} --plan plan.json" in lines
     assert f"then, in your code: headrace.Loader({str(target)!r}, plan='plan.json', batch_size=4)" in lines
-    shown = f"and to see what it gives: headrace profile {target} --crop 48 --batch-size 4 --step-ms 40"
+    shown = f"and to measure the result: headrace profile {target} --crop 48 --batch-size 4 --step-ms 40"
     assert shown in lines
     headrace.build(folder, tmp_path / "photos.hr", plan=tmp_path / "plan.json")
 
@@ -161,7 +169,15 @@ def test_a_faster_format_that_is_not_worth_its_size_is_named_with_the_option_tha
     assert "one format is best: raw" in run(*words, "--disk-budget", "500MB").output
 
 
-def test_a_plan_made_anew_is_for_the_same_machine_and_step(run, made):
+def test_size_uses_the_costs_and_the_trainer_of_a_report(run_size, report):
+    result = run_size("--report", report, "--cores", "1,2", "--storage", "1GB/s", "--json")
+
+    assert result.exit_code == 0, result.output
+    found = Sizing.from_json(json.loads(result.output))
+    assert [(point.cores, point.step) for point in found.points] == [(1, 0.04), (2, 0.04)]
+
+
+def test_a_plan_made_again_is_for_the_same_machine_and_step(run, made):
     result = run("--calibration", made[0], "-o", "new/again.json")
 
     assert result.exit_code == 0, result.output
@@ -189,7 +205,7 @@ def test_a_report_without_costs_says_so(run, report):
     assert "has no costs of formats" in " ".join(result.output.replace("│", " ").split())
 
 
-def test_damaged_files_do_not_count_and_are_told_of(run, tmp_path):
+def test_damaged_files_do_not_count_and_are_reported(run, tmp_path):
     photos = make_folder(tmp_path / "my photos", 5, classes=1)
     (photos / "class-0" / "bad.png").write_bytes(b"no picture")
     words = ("--quick", "--crop", 32, "--batch-size", 2, "--formats", "raw", "--emulate", "storage=1MB/s,cores=1")
@@ -234,19 +250,19 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
         ([], "SOURCE_OR_DATASET"),
         (["here", "there"], "unexpected extra argument"),
         (["nowhere"], "nowhere does not exist"),
-        (["photos", "--recipe", "r.json", "--crop", "8"], "omit --crop"),
-        (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
+        (["photos", "--recipe", "r.json", "--crop", "8"], "omit crop"),
+        (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget must be at least"),
         (["--calibration", "PLAN", "--disk-budget", "much"], "a size must be written as"),
         (["--calibration", "PLAN", "--emulate", "gpus=3"], "'gpus=3' cannot be emulated"),
         (["--calibration", "PLAN", "--formats", "webp"], "webp was not calibrated"),
         (["--calibration", "PLAN", "--formats", " , "], "name at least one format"),
-        (["--calibration", "PLAN", "--crop", "8"], "omit --recipe, --crop and --batch-size"),
+        (["--calibration", "PLAN", "--crop", "8"], "omit recipe, transform, crop and batch_size"),
         (["--calibration", "PLAN", "--report", "r"], "give one of them"),
-        (["--calibration", "PLAN", "-o", "."], ". is a folder: name a file"),
+        (["--calibration", "PLAN", "-o", "."], "--output must be a file, such as plan.json"),
         (["--report", "nothing"], "nothing"),
     ],
 )
-def test_what_is_wrong_is_said(run, made, words, message):
+def test_wrong_options_are_named(run, made, words, message):
     result = run(*[str(made[0]) if word == "PLAN" else word for word in words])
 
     assert result.exit_code in (1, 2)
@@ -260,7 +276,7 @@ def test_what_is_wrong_is_said(run, made, words, message):
         (["photos"], "--step-ms"),
         (["--calibration", "PLAN", "--cores", "8..2"], "a range must start above 0"),
         (["--calibration", "PLAN", "--storage", "fast"], "a rate must be written as"),
-        (["--calibration", "PLAN", "--offload-workers", "1.5"], "--offload-workers must be whole numbers"),
+        (["--calibration", "PLAN", "--offload-workers", "1.5"], "--offload-workers must be integers"),
         (["--calibration", "PLAN", "--price", "gpu=3"], "a price must be one of"),
         (["--calibration", "PLAN", "--cores", "0"], "must be > 0"),
     ],

@@ -13,23 +13,21 @@ import pytest
 from tests.profiling.bottlenecks import write_dataset, write_folder
 
 from headrace.measuring import (
-    CpuTimes,
     EnergyCounter,
     NoiseMonitor,
     ResourceUse,
     _cold,
     _energy,
-    _noise,
     _process,
+    _sampling,
     estimated_joules,
     measure_raw_files,
     measure_records,
     measure_storage,
     metered,
-    pass_over,
-    repeats_agree,
     timed,
 )
+from headrace.measuring._stopwatch import pass_over
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,7 @@ def test_a_pass_does_everything_once(workers):
     assert sorted(done) == list(range(20))
 
 
-def test_timing_goes_round_and_tells_waiting_from_working():
+def test_timing_uses_all_images_and_counts_cpu_time_without_waiting():
     seen = set()
     timing = timed(lambda number: (seen.add(number), time.sleep(0.002)), 4, workers=2, seconds=0.1)
 
@@ -56,46 +54,42 @@ def test_timing_goes_round_and_tells_waiting_from_working():
     assert timing.cpu_seconds < 1 / timing.rate
 
 
-def test_what_a_thread_raises_comes_out():
+def test_an_error_in_a_thread_is_raised():
     def work(number):
         raise ValueError(f"image {number} is bad")
 
     with pytest.raises(ValueError, match="is bad"):
         pass_over(work, 8, workers=4)
-    assert not [thread for thread in threading.enumerate() if thread.name == "headrace-profile"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "headrace-measure"]
 
 
 # Files.
 
 
-def test_files_are_cold_after_they_were_dropped(tmp_path):
+def test_evicted_files_are_cold(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(os.urandom(1 << 20))
     path.read_bytes()
     if _cold.cached_share([path]) != 1:
-        pytest.skip("the kernel does not tell what it has in memory")
+        pytest.skip("the kernel does not report what is in memory")
     _cold.drop([path])
     share = _cold.cached_share([path])
     if share == 1:
-        pytest.skip("the file system has nothing but memory")
+        pytest.skip("the file system keeps files in memory")
 
     assert share == 0
     assert _cold.read_file(str(path), 5, 7) == path.read_bytes()[5:12]
 
 
-def test_direct_reads_give_what_was_asked_for(tmp_path):
+def test_direct_reads_return_the_requested_bytes(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(10_000))
-    handle = _cold.open_direct(str(path))
-    if handle is None:
-        pytest.skip("the file system has no direct reads")
-    reader = _cold.DirectReader()
     try:
-        assert reader.read(handle, 5000, 100) >= 100 + 5000 % _cold.BLOCK
-        assert reader.read(handle, 0, 10_000) == 10_000
-    finally:
-        reader.close()
-        os.close(handle)
+        with _cold.DirectReader([str(path)]) as reader:
+            assert reader.read(str(path), 5000, 100) >= 100 + 5000 % _cold.BLOCK
+            assert reader.read(str(path), 0, 10_000) == 10_000
+    except OSError:
+        pytest.skip("the file system has no direct reads")
 
 
 def test_files_and_records_of_the_same_images_are_read(folder, tmp_path):
@@ -141,12 +135,12 @@ def test_the_page_cache_of_a_container_is_free_memory(tmp_path):
 @pytest.mark.parametrize(
     ("others", "seconds", "names"),
     [((0.1, 0.2), 1.0, ()), ((1.5, 0.1), 1.0, ("one",)), ((1.5, 0.9), 1.0, ("one", "two")), ((1.5, 1.5), 0.2, ())],
-    ids=["quiet", "once", "always", "too short to tell"],
+    ids=["quiet", "once", "always", "too short"],
 )
 def test_measurements_beside_other_load_are_named(monkeypatch, others, seconds, names):
     found = iter(others)
-    monkeypatch.setattr(_noise, "metered", lambda: nullcontext(ResourceUse(seconds=seconds, other_cores=next(found))))
-    monkeypatch.setattr(_noise.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(_process, "metered", lambda: nullcontext(ResourceUse(seconds=seconds, other_cores=next(found))))
+    monkeypatch.setattr(_process.os, "cpu_count", lambda: 2)
     monitor = NoiseMonitor(2)
     for name in ("one", "two"):
         with monitor.during(name):
@@ -195,13 +189,6 @@ def test_storage_is_read_at_least_once(folder, tmp_path):
         measure_storage([tmp_path / "nothing"])
 
 
-def test_others_are_what_the_cores_did_and_we_did_not():
-    before = CpuTimes(clock=10.0, busy=100.0, own=50.0, cores=2)
-    assert CpuTimes(clock=11.0, busy=101.5, own=51.0, cores=2).other_load_since(before) == pytest.approx(0.25)
-    assert CpuTimes(clock=11.0, busy=100.9, own=51.0, cores=2).other_load_since(before) == 0.0
-    assert CpuTimes(clock=11.0, busy=None, own=51.0, cores=2).other_load_since(before) == 0.0
-
-
 def test_idle_and_waiting_cores_are_not_busy(monkeypatch, tmp_path):
     monkeypatch.setattr(_process.os, "sysconf", lambda _: 100)
     stat = tmp_path / "stat"
@@ -212,20 +199,9 @@ def test_idle_and_waiting_cores_are_not_busy(monkeypatch, tmp_path):
     assert _process.busy_seconds({0}, tmp_path / "none") is None
 
 
-def test_the_cpu_times_of_this_machine_can_be_read():
-    before = CpuTimes.now()
-    assert before.cores >= 1
-    assert CpuTimes.now().other_load_since(before) >= 0.0
+def test_samples_are_spread_over_all_sizes():
+    sizes = [5, 1, 4, 2, 3, 0]
 
-
-@pytest.mark.parametrize(
-    ("seconds", "agree"),
-    [
-        ([1.0, 1.03, 1.02, 1.7], True),
-        ([1.0, 1.5, 1.02, 1.7], False),
-        ([1.0, 1.0], False),
-        ([], False),
-    ],
-)
-def test_measurements_have_settled_when_the_best_three_agree(seconds, agree):
-    assert repeats_agree(seconds) is agree
+    assert _sampling.spread_by_size(sizes, 3) == [1, 4, 0]
+    assert sorted(_sampling.spread_by_size(sizes, 99)) == list(range(6))
+    assert _sampling.spread_by_size([], 3) == []

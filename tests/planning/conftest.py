@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Costs as they might be: small and dear to decode, large and cheap, and some between."""
+"""Example costs: a format that is small and slow to decode, one that is large and fast, and some in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make_cost(name: str, megabytes: float, milliseconds: float, **more) -> Cost:
 
 @pytest.fixture
 def photos() -> Calibration:
-    """A PNG source: what its 10 000 images cost in four formats."""
+    """The costs of 10,000 PNG images in four formats."""
     costs = (
         make_cost("png", 2.2, 40.0, encode_seconds=0.02),
         make_cost("hri:dense", 2.0, 12.0),
@@ -29,7 +29,7 @@ def photos() -> Calibration:
 
 @pytest.fixture
 def jpegs() -> Calibration:
-    """A JPEG source, whose own files are the only lossy ones."""
+    """The costs of JPEG images; their own files are the only lossy format."""
     costs = (
         make_cost("jpeg", 0.1, 5.0, lossless=False),
         make_cost("hri:dense", 0.6, 3.0),

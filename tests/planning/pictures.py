@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of small pictures to calibrate and train with."""
+"""Folders of small images to calibrate and train with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PIL import Image
 
 
 def make_folder(folder: Path, n: int, *, suffix: str = ".png", edge: int = 96, classes: int = 2) -> Path:
-    """Class folders of smooth pictures with some noise, of several sizes."""
+    """Create class folders of smooth images with some noise, of several sizes."""
     rng = np.random.default_rng(5)
     for number in range(n):
         height, width = edge + 8 * (number % 4), edge + 16 * (number % 3)

@@ -13,7 +13,7 @@ from tests.planning.pictures import make_folder
 
 import headrace
 from headrace import formats
-from headrace.planning import Calibration, Cost, Machine, plan
+from headrace.planning import Calibration, Cost, Machine, solve
 from headrace.sources import open_source
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_losses_are_the_same_from_files_one_format_and_a_mix(example, tmp_path):
         Cost(format="hri:fast", read_bytes=5e5, cpu_seconds=0.002, stored_bytes=5e5),
     )
     calibration = Calibration(costs=costs, images=24, sampled=24, batch_size=BATCH, source_format="jpeg")
-    mixed = plan(calibration, Machine(storage_rate=1.5e8, cores=1))
+    mixed = solve(calibration, Machine(storage_rate=1.5e8, cores=1))
     assert {each.format for each in mixed.shares} == {"jpeg", "hri:fast"}
     for name, options in {"one": {"format": "hri:dense"}, "mix": {"plan": mixed.to_json()}}.items():
         headrace.build(folder, tmp_path / name, **options)

@@ -3,211 +3,199 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli import _plan_known, _plan_tables
-from headrace.cli.shared import options as _options
-from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
-from headrace.errors import HeadraceError
-from headrace.units import parse_bytes
+from headrace.cli.shared import costs
+from headrace.cli.shared import options as shared
+from headrace.cli.shared.output import counted, exit_on_error, say
+from headrace.units import bytes_per_second_text, bytes_text, cores_text
 
 if TYPE_CHECKING:
-    from headrace.cli._plan_known import Known
-    from headrace.planning import Calibration, Plan
+    from rich.table import Table
 
-PLAN = Path("plan.json")
+    from headrace.cli.shared.costs import KnownCosts
+    from headrace.planning import Plan, Prediction
 
 
 def plan(
-    source: Annotated[str | None, _options.SOURCE_OR_DATASET] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="A profile's report, whose costs and machine are used.", show_default=False)
-    ] = None,
-    disk_budget: Annotated[
-        str | None, typer.Option(help="Take the fastest mix that fits in this much disk, as 500GB.", show_default=False)
-    ] = None,
+    source: Annotated[str | None, shared.SOURCE_OR_DATASET] = None,
     step_ms: Annotated[
-        float | None, typer.Option(min=0.0, help="What a training step takes, in milliseconds.", show_default=False)
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Milliseconds of a training step per batch. Default: the report's or the earlier plan's, or 0.",
+            show_default=False,
+        ),
     ] = None,
-    emulate: _options.Emulate = None,
-    renditions: Annotated[int, typer.Option(min=1, max=2, help="2: the loader chooses as it goes.")] = 1,
-    recipe: _options.Recipe = None,
-    crop: _options.Crop = None,
-    batch_size: _options.BatchSize = None,
-    formats: Annotated[
-        str | None, typer.Option(help="Only these, as hri:fast,raw.", show_default="all lossless")
-    ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(help="A plan whose costs and machine are taken: nothing is measured.", show_default=False),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer images and rounds, less exact.")] = False,
-    workdir: _options.Workdir = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the plan is written.")] = PLAN,
+    disk_budget: costs.DiskBudget = None,
+    emulate: shared.Emulate = None,
+    renditions: Annotated[
+        int, typer.Option(min=1, max=2, help="With 2, store two formats per image; the loader chooses while it runs.")
+    ] = 1,
+    recipe: shared.Recipe = None,
+    crop: shared.Crop = None,
+    batch_size: shared.BatchSize = None,
+    formats: costs.Formats = None,
+    calibration: costs.CalibrationFile = None,
+    report: costs.ReportFolder = None,
+    quick: costs.Quick = False,
+    workdir: shared.Workdir = None,
+    as_json: shared.Json = False,
+    quiet: shared.Quiet = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the plan to this file.")] = costs.PLAN,
 ) -> None:
-    """Find the mix of formats with which this machine prepares most images.
+    """Find the mix of formats with which this machine prepares the most images.
 
-    A few of your images are stored in each format and loaded as they will be;
-    a linear program then divides them so that storage and cores finish
-    together. Lossless: a lossy source keeps its own files, and what else is
-    stored of it gives the same pixels.
+    A sample of your images is stored in each format and loaded as in training;
+    a linear program then divides the images among the formats so that storage
+    and cores are equally busy. Pixels never change: formats are lossless, and
+    files of a lossy source are kept as they are.
 
     Speed is weighed against disk: each doubling of the dataset's size must make
-    the run at least 10 % faster, so that five times the disk is taken for 1.25
-    times the speed and not for 3 %. With --disk-budget the fastest mix that fits
+    the run at least 10 % faster. With --disk-budget, the fastest mix that fits
     the budget is taken.
 
     \b
-    headrace plan photos --step-ms 35 -o plan.json     measure, and plan
-    headrace build photos photos.hr --plan plan.json   then build it
+    headrace plan photos --step-ms 35 -o plan.json     measure and plan
+    headrace build photos photos.hr --plan plan.json   then build the dataset
     headrace plan photos --emulate storage=200MB/s,cores=2 --disk-budget 500GB
 
-    `headrace size` answers which other machine would keep a GPU busy.
+    `headrace size` finds the machine that keeps a GPU busy.
     """
     from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
-    wanted = None if formats is None else parse_formats(formats)
-    try:
-        budget = None if disk_budget is None else parse_bytes(disk_budget)
-        # Wrong options and missing extras are reported before anything is measured.
-        planning.parse_emulation(emulate or "")
-        prepare_output(output)
-        planning.find_solver()
-        known = _plan_known.find_known(calibration, report)
-        options = RecipeOptions(recipe, crop, batch_size)
-        found = known_or_measured(known, source, report, options, formats=wanted, quick=quick, workdir=workdir)
-        machine = known.machine(source, found, emulate)
-        step = known.step if step_ms is None else step_ms / 1e3
-        made = planning.plan(found, machine, step=step, disk_budget=budget, formats=wanted, renditions=renditions)
-        made.save(output)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; nothing was written", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except (HeadraceError, OSError, ValueError) as error:
-        fail(error)
-        raise typer.Exit(FAILED) from None
-    _tell_plan(made, output)
-    _tell_next(made, _Run.of(known, source, recipe, crop, batch_size), output)
-
-
-def parse_formats(text: str) -> list[str]:
-    names = [name for name in map(str.strip, text.split(",")) if name]
-    if not names:
-        raise typer.BadParameter("name at least one format, as hri:fast,raw", param_hint="--formats")
-    return names
-
-
-def prepare_output(output: Path) -> None:
-    """Make the folder that the result goes to."""
-    if output.is_dir():
-        raise ValueError(f"{output} is a folder: name a file, such as {output / PLAN}")
-    output.parent.mkdir(parents=True, exist_ok=True)
-
-
-class RecipeOptions(NamedTuple):
-    """The options that say how samples become batches."""
-
-    recipe: Path | None
-    crop: int | None
-    batch_size: int | None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `calibrate`."""
-        from headrace import planning  # noqa: PLC0415
-
-        if self.recipe is not None:
-            if self.crop is not None or self.batch_size is not None:
-                raise typer.BadParameter("a recipe has its own crop and batch size: omit --crop and --batch-size")
-            return {"recipe": self.recipe}
-        transform = planning.usual_transform(self.crop)
-        return {"transform": transform, "batch_size": self.batch_size or planning.USUAL_BATCH}
-
-
-def known_or_measured(
-    known: Known, source: str | None, report: Path | None, options: RecipeOptions, **arguments: Any
-) -> Calibration:
-    """Return the costs that are known; measure them if they are not."""
-    from headrace import planning  # noqa: PLC0415
-
-    if known.calibration is not None:
-        if options != (None, None, None):
-            raise typer.BadParameter(
-                "the costs were measured with their own crop and batch size: omit --recipe, --crop and --batch-size"
+    names = costs.parse_formats(formats)
+    with exit_on_error("interrupted; nothing was written"):
+        costs.prepare_output(output)
+        known = costs.find_costs(calibration, report, source)
+        with costs.shown_progress(quiet=quiet) as hook:
+            made = planning.plan(
+                source,
+                step=known.step if step_ms is None else step_ms / 1e3,
+                disk_budget=disk_budget,
+                emulate=emulate,
+                renditions=renditions,
+                recipe=recipe,
+                crop=crop,
+                batch_size=batch_size,
+                formats=names,
+                calibration=known.calibration,
+                machine=known.machine,
+                quick=quick,
+                workdir=workdir,
+                progress=hook,
             )
-        return known.calibration
-    if source is None:
-        missing = (
-            "" if report is None else f"{report} has no costs of formats: its profile omitted them or ended early; "
+        made.save(output)
+    if as_json:
+        typer.echo(json.dumps(made.to_json(), indent=1, allow_nan=False))
+    elif not quiet:
+        _show_plan(made, output)
+        options = _profile_options(known, recipe, crop, batch_size)
+        _show_next(made, output, _source_path(known, source), options)
+
+
+def _show_plan(made: Plan, output: Path) -> None:
+    costs.print_table(_table(made))
+    say(_summary(made))
+    faster = made.fastest_single
+    if faster is not None:
+        times = faster.stored_bytes / max(made.predicted.stored_bytes, 1)
+        budget = -(-int(faster.stored_bytes) // 10**6)
+        say(
+            f"{costs.mix_text(faster.shares)} alone would be {faster.rate / made.predicted.rate - 1:.0%} faster and "
+            f"take {times:.1f}x the disk; each doubling of the size must bring 10 %. "
+            f"To use it anyway: --disk-budget {budget}MB"
         )
-        raise typer.BadParameter(
-            f"{missing}give a SOURCE_OR_DATASET to measure, or earlier measurements with --calibration plan.json "
-            f"or --report"
-        )
-    made = options.arguments()
-    with _plan_tables.shown_progress() as hook:
-        return planning.calibrate(source, **made, **arguments, progress=hook)
+    say(f"wrote {output}")
 
 
-def _tell_plan(made: Plan, output: Path) -> None:
-    _plan_tables.print_table(_plan_tables.plan_table(made))
-    typer.echo(_plan_tables.plan_sentence(made))
-    larger = _plan_tables.size_sentence(made)
-    if larger is not None:
-        say(larger)
-    say(f"written {output}")
+def _table(made: Plan) -> Table:
+    """Return a table with a row per single format, and one for the mix."""
+    machine = [cores_text(made.machine.cores), f"storage {bytes_per_second_text(made.machine.storage_rate)}"]
+    if made.step:
+        machine.append(f"step {made.step * 1e3:.3g} ms per batch of {made.calibration.batch_size}")
+    emulated = " (emulated)" if made.machine.emulated else ""
+    table = costs.new_table(f"{made.calibration.images:,} images, {', '.join(machine)}{emulated}")
+    table.add_column("format", min_width=costs.longest_name(single.shares for single in made.singles))
+    for name in ("images/s", "without\nthe trainer", "limited by", "on disk", "to build"):
+        table.add_column(name, justify="left" if name == "limited by" else "right", no_wrap=name != "limited by")
+    for single in made.singles:
+        too_large = made.disk_budget is not None and single.stored_bytes > made.disk_budget * (1 + 1e-9)
+        table.add_row(*_row(single, note=", over budget" if too_large else ""), style="dim" if too_large else None)
+    if len(made.shares) > 1:
+        table.add_section()
+        table.add_row(*_row(made.predicted), style="bold")
+    return table
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Run:
-    """What the plan is for, in the words of the commands that follow it."""
-
-    source: str | None
-    options: tuple[str, ...]
-    """Of `headrace profile`, for batches like those that were planned for."""
-
-    @classmethod
-    def of(
-        cls, known: Known, source: str | None, recipe: Path | None, crop: int | None, batch_size: int | None
-    ) -> _Run:
-        if known.report is not None:
-            found = known.report.measurements
-            path = found.source.path if source is None else source
-            return cls(path, found.recipe.options or ())
-        if recipe is not None:
-            return cls(source, ("--recipe", str(recipe)))
-        given = (("--crop", crop), ("--batch-size", batch_size))
-        return cls(source, tuple(word for name, size in given if size is not None for word in (name, str(size))))
+def _row(prediction: Prediction, note: str = "") -> tuple[str, ...]:
+    return (
+        costs.mix_text(prediction.shares),
+        f"{prediction.rate:,.0f}",
+        f"{prediction.preparation_rate:,.0f}",
+        ", ".join(prediction.bottlenecks),
+        f"{bytes_text(prediction.stored_bytes)}{note}",
+        _duration_text(prediction.build_seconds),
+    )
 
 
-def _tell_next(made: Plan, run: _Run, output: Path) -> None:
-    """Name the commands that build the dataset and show what it gives; a source that is not known cannot be named."""
+def _duration_text(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _summary(made: Plan) -> str:
+    """Return the result in one line."""
+    mix, single = costs.mix_text(made.predicted.shares), made.best_single
+    rate = f"{made.predicted.rate:,.0f} images/s"
+    limit = f"limited by {' and '.join(made.predicted.bottlenecks) or 'nothing'}"
+    if len(made.shares) == 1:
+        return f"one format is best: {mix}, {rate}, {limit}"
+    gain = ""
+    if single is not None and made.gain >= 1:
+        gain = f", {made.gain:.2f}x the best single format ({costs.mix_text(single.shares)})"
+    both = "; every image is stored in both, and the loader chooses" if made.renditions == 2 else ""
+    return f"{mix}: {rate}{gain}, {limit}{both}"
+
+
+def _source_path(known: KnownCosts, source: str | None) -> str | None:
+    return known.report.measurements.source.path if source is None and known.report is not None else source
+
+
+def _profile_options(
+    known: KnownCosts, recipe: Path | None, crop: int | None, batch_size: int | None
+) -> tuple[str, ...]:
+    """Return options of `headrace profile` for batches like those that were planned for."""
+    if known.report is not None:
+        return tuple(known.report.measurements.recipe.options or ())
+    given = (("--recipe", recipe), ("--crop", crop), ("--batch-size", batch_size))
+    return tuple(word for name, value in given if value is not None for word in (name, str(value)))
+
+
+def _show_next(made: Plan, output: Path, source: str | None, options: tuple[str, ...]) -> None:
+    """Print the commands that build, load and profile the planned dataset."""
     from headrace.planning.commands import command_line, new_dataset_path, shell_word  # noqa: PLC0415
     from headrace.sources import is_dataset  # noqa: PLC0415
 
-    skip = ("--on-error", "skip") if _warn_of_left_out(made.calibration) else ()
-    if run.source is None:
-        say(f"next: headrace build with --plan {shell_word(str(output))}; `headrace build --help` has the rest")
-        return
-    target = new_dataset_path(run.source, is_dataset=is_dataset(Path(run.source)))
-    say("next: " + command_line("headrace", "build", run.source, target, ("--plan", str(output), *skip)))
-    size = made.calibration.batch_size
-    say(f"then, in your code: headrace.Loader({target!r}, plan={str(output)!r}, batch_size={size})")
-    step = ("--step-ms", f"{made.step * 1e3:.6g}") if made.step else ()
-    say("and to see what it gives: " + command_line("headrace", "profile", target, (*run.options, *step)))
-
-
-def _warn_of_left_out(found: Calibration) -> int:
-    """Tell of images that were not measured because they cannot be decoded."""
-    count = found.provenance.get("left_out") or 0
-    if count:
-        tried = found.sampled + count
+    found = made.calibration
+    skipped = int(found.provenance.get("left_out") or 0)
+    if skipped:
         say(
-            f"{count} of {tried} images could not be decoded and did not count, such as "
+            f"{skipped} of {counted(found.sampled + skipped, 'image')} could not be decoded and did not count, such as "
             f"{found.provenance.get('left_out_such_as')}",
             err=True,
         )
-    return int(count)
+    if source is None:
+        say(f"next: headrace build with --plan {shell_word(str(output))}; see `headrace build --help`")
+        return
+    target = new_dataset_path(source, is_dataset=is_dataset(Path(source)))
+    skip = ("--on-error", "skip") if skipped else ()
+    say("next: " + command_line("headrace", "build", source, target, ("--plan", str(output), *skip)))
+    say(f"then, in your code: headrace.Loader({target!r}, plan={str(output)!r}, batch_size={found.batch_size})")
+    step = ("--step-ms", f"{made.step * 1e3:.6g}") if made.step else ()
+    say("and to measure the result: " + command_line("headrace", "profile", target, (*options, *step)))

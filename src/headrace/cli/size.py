@@ -4,25 +4,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli import _plan_known, _plan_tables
-from headrace.cli.plan import PLAN, RecipeOptions, known_or_measured, parse_formats, prepare_output
-from headrace.cli.shared import options as _options
-from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
-from headrace.errors import HeadraceError
-from headrace.units import parse_bytes, parse_rate
+from headrace.cli.shared import costs
+from headrace.cli.shared import options as shared
+from headrace.cli.shared.output import counted, exit_on_error, say
+from headrace.units import bytes_per_second_text, parse_bytes, parse_rate
 
 if TYPE_CHECKING:
-    from headrace.cli._plan_known import Known
-    from headrace.planning import MachineGrid, Sizing
+    from rich.table import Table
+
+    from headrace.planning import MachineGrid, SizedMachine, Sizing
+
+_MAX_ROWS = 12
 
 
 def size(
-    source: Annotated[str | None, _options.SOURCE_OR_DATASET] = None,
+    source: Annotated[str | None, shared.SOURCE_OR_DATASET] = None,
     cores: Annotated[str, typer.Option(help="Cores per GPU: a range (2..96) or a list (4,8,16).")] = "1..32",
     storage: Annotated[str, typer.Option(help="Storage rates: a range or a list.")] = "0.2..8GB/s",
     step_ms: Annotated[
@@ -49,29 +51,20 @@ def size(
             show_default=False,
         ),
     ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(help="A plan whose costs are used: nothing is measured.", show_default="plan.json if it exists"),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="A profile's report whose costs are used: nothing is measured."),
-    ] = None,
-    disk_budget: Annotated[
-        str | None, typer.Option(help="Bytes that the images may take in total, as 500GB.", show_default=False)
-    ] = None,
-    recipe: _options.Recipe = None,
-    crop: _options.Crop = None,
-    batch_size: _options.BatchSize = None,
-    formats: Annotated[
-        str | None, typer.Option(help="Only these formats, as hri:fast,raw.", show_default="all lossless")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure fewer images and repeats; less exact.")] = False,
-    workdir: _options.Workdir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all machines as JSON instead of the table.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    disk_budget: costs.DiskBudget = None,
+    recipe: shared.Recipe = None,
+    crop: shared.Crop = None,
+    batch_size: shared.BatchSize = None,
+    formats: costs.Formats = None,
+    calibration: costs.CalibrationFile = None,
+    report: costs.ReportFolder = None,
+    quick: costs.Quick = False,
+    workdir: shared.Workdir = None,
+    as_json: shared.Json = False,
+    quiet: shared.Quiet = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write all machines to this JSON file.")
+        Path | None,
+        typer.Option("--output", "-o", help="Also write all machines to this JSON file.", show_default=False),
     ] = None,
 ) -> None:
     """Find the cheapest machine that keeps a GPU busy with your images.
@@ -80,7 +73,8 @@ def size(
     combination of cores, storage and offload workers the best mix of formats is
     planned; nothing more is measured. One row is shown for each step time: the
     cheapest machine with which the GPU works at least 95 % of the time. Without
-    prices it is the smallest.
+    prices it is the smallest. Costs are read from plan.json if it exists and
+    nothing else is named.
 
     How many cores does a GPU need that takes 35 ms per batch?
 
@@ -101,53 +95,55 @@ def size(
     """
     from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
-    wanted = None if formats is None else parse_formats(formats)
-    try:
+    names = costs.parse_formats(formats)
+    if source is None and calibration is None and report is None and costs.PLAN.exists():
+        calibration = costs.PLAN
+    with exit_on_error("interrupted; nothing was written"):
         budget = None if disk_budget is None else parse_bytes(disk_budget)
         prices = planning.parse_prices(price or "")
         if output is not None:
-            prepare_output(output)
+            costs.prepare_output(output)
         planning.find_solver()
-        if source is None and calibration is None and report is None and PLAN.exists():
-            calibration = PLAN
-        known = _plan_known.find_known(calibration, report)
-        grid = _grid(cores, storage, step_ms, offload_workers, known)
-        options = RecipeOptions(recipe, crop, batch_size)
-        found = known_or_measured(known, source, report, options, formats=wanted, quick=quick, workdir=workdir)
+        known = costs.find_costs(calibration, report, source)
+        grid = _grid(cores, storage, step_ms, offload_workers, known.step)
+        found = known.calibration
+        if found is None:
+            images = planning.image_options(recipe, None, crop, batch_size)
+            with costs.shown_progress(quiet=quiet) as hook:
+                found = planning.calibrate(source, **images, formats=names, quick=quick, workdir=workdir, progress=hook)
+        elif any(option is not None for option in (recipe, crop, batch_size)):
+            raise typer.BadParameter(
+                "the costs were measured with their own crop and batch size: omit --recipe, --crop and --batch-size"
+            )
+        trainer_cores = 0.0 if known.machine is None else known.machine.trainer_cores
         sizing = planning.size_machines(
             found,
             grid,
             prices,
-            machine=planning.Machine(cores=1, trainer_cores=known.trainer_cores),
+            trainer_cores=trainer_cores,
             offload_seconds=None if offload_ms is None else offload_ms / 1e3,
             disk_budget=budget,
-            formats=wanted,
+            formats=names,
         )
         if output is not None:
             sizing.save(output)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; nothing was written", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except (HeadraceError, OSError, ValueError) as error:
-        fail(error)
-        raise typer.Exit(FAILED) from None
     if as_json:
         typer.echo(json.dumps(sizing.to_json(), indent=1, allow_nan=False))
     elif not quiet:
         _show(sizing, output)
 
 
-def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known: Known) -> MachineGrid:
+def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known_step: float) -> MachineGrid:
     from headrace import planning  # noqa: PLC0415
 
-    if step_ms is None and not known.step:
+    if step_ms is None and not known_step:
         raise typer.BadParameter("the time of a training step is not known: give --step-ms, as in --step-ms 35")
-    steps = (known.step,) if step_ms is None else tuple(each / 1e3 for each in planning.parse_values(step_ms))
+    steps = (known_step,) if step_ms is None else tuple(each / 1e3 for each in planning.parse_values(step_ms))
     workers = planning.parse_values(offload_workers)
     if any(each != int(each) for each in workers):
-        raise typer.BadParameter(f"--offload-workers must be whole numbers; got {offload_workers!r}")
+        raise typer.BadParameter(f"--offload-workers must be integers; got {offload_workers!r}")
     return planning.MachineGrid(
-        cores=planning.parse_values(cores, whole=True),
+        cores=planning.parse_values(cores, integers=True),
         storage_rates=planning.parse_values(storage, parse_rate),
         steps=steps,
         offload_workers=tuple(map(int, workers)),
@@ -155,9 +151,42 @@ def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, k
 
 
 def _show(sizing: Sizing, output: Path | None) -> None:
-    _plan_tables.print_table(_plan_tables.sizing_table(sizing))
-    for line in _plan_tables.sizing_notes(sizing):
-        typer.echo(line)
+    costs.print_table(_table(sizing))
+    waiting = [each for each in sizing.best if not each.keeps_busy]
+    if waiting:
+        steps = ", ".join(f"{each.step * 1e3:.3g}" for each in waiting[:_MAX_ROWS])
+        instead = "the one with the most images for the money" if sizing.prices.are_given else "the fastest"
+        say(f"none of these machines keeps the GPU busy with a step of {steps} ms; {instead} is shown")
+    if len(sizing.best) > _MAX_ROWS:
+        say(f"{len(sizing.best) - _MAX_ROWS} more steps are not shown; --json prints all")
     if output is not None:
-        count = len(sizing.machines)
-        say(f"wrote {count} machine{'' if count == 1 else 's'} to {output}")
+        say(f"wrote {counted(len(sizing.points), 'machine')} to {output}")
+
+
+def _table(sizing: Sizing) -> Table:
+    """Return a table with the best machine for each step; prices and offload workers only where there are some."""
+    currency, priced = sizing.prices.currency, sizing.prices.are_given
+    offloads = any(each.offload_workers for each in sizing.points)
+    cheapest = "cheapest" if priced else "smallest"
+    table = costs.new_table(f"the {cheapest} machine that keeps the GPU busy, batches of {sizing.batch_size}")
+    names = ["step", "cores", "storage", "mix", "images/s", "busy"]
+    names[3:3] = ["offload\nworkers"] if offloads else []
+    names += [f"{currency}/hour", f"million\nimages/{currency}"] if priced else []
+    narrow = costs.longest_name(each.shares for each in sizing.best)
+    for name in names:
+        mix = name == "mix"
+        table.add_column(name, justify="left" if mix else "right", no_wrap=not mix, min_width=narrow if mix else None)
+    for each in sizing.best[:_MAX_ROWS]:
+        row = _row(each, offloads=offloads, priced=priced)
+        table.add_row(*row, style=None if each.keeps_busy else "dim")
+    return table
+
+
+def _row(each: SizedMachine, *, offloads: bool, priced: bool) -> Iterator[str]:
+    yield from (f"{each.step * 1e3:.3g} ms", f"{each.cores:g}", bytes_per_second_text(each.storage_rate))
+    if offloads:
+        yield f"{each.offload_workers}"
+    yield from (costs.mix_text(each.shares), f"{each.rate:,.0f}", f"{each.busy:.0%}")
+    if priced:
+        free = each.images_per_dollar == float("inf")
+        yield from (f"{each.dollars_per_hour:.2f}", "any" if free else f"{each.images_per_dollar / 1e6:.3g}")

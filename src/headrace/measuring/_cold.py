@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files as if they had never been read: their pages are dropped one file at a time, or bypassed. Needs no root.
+"""Reads that do not come from the page cache: evict the pages of a file first, or bypass the cache. Needs no root.
 
-The kernel drops what it is asked to drop only if it is clean and nobody has it mapped, and some file systems (tmpfs)
-have nothing else than the page cache. So whether a file is cold is looked at, not assumed.
+The kernel evicts only clean pages that nobody has mapped, and tmpfs keeps all its files in memory. So `cached_share`
+checks whether a file was evicted.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import threading
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-# Direct reads need memory and lengths of whole blocks; this suits every disk that is in use.
 BLOCK = 4096
+"""Direct reads need offsets, lengths and memory in blocks; this size suits every disk in use."""
 
 
 def drop(paths: Iterable[str | Path]) -> None:
-    """Drop the pages of these files from the page cache; those that are not written yet are written first."""
+    """Evict files from the page cache; pages that are not written yet are written first."""
     if not hasattr(os, "posix_fadvise"):
         return
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            if _pages(handle)[0]:
-                # Written just now, or read a moment ago. Not done at once: it takes milliseconds on a busy disk.
+            if _cached_pages(handle)[0]:
+                # Only then: syncing takes milliseconds on a busy disk.
                 os.fdatasync(handle)
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
@@ -38,27 +40,26 @@ def drop(paths: Iterable[str | Path]) -> None:
 
 
 def cached_share(paths: Iterable[str | Path]) -> float | None:
-    """Which share of these files' pages lies in memory; None where the kernel does not tell."""
-    found = total = 0
+    """Return the share of these files' pages that are in memory; None if the kernel does not report it."""
+    cached = total = 0
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
-            cached, pages = _pages(handle)
+            found = _cached_pages(handle)
         finally:
             os.close(handle)
-        found += cached
-        total += pages
-    return found / total if total and _mincore() is not None else None
+        cached, total = cached + found[0], total + found[1]
+    return cached / total if total and _mincore() is not None else None
 
 
-def _pages(handle: int) -> tuple[int, int]:
-    """How many pages of a file lie in memory, and how many it has. Asks, and reads nothing: a read would fetch them."""
+def _cached_pages(handle: int) -> tuple[int, int]:
+    """Return how many pages of a file are in memory, and how many it has. Reads nothing: a read would load them."""
     size, mincore = os.fstat(handle).st_size, _mincore()
     if size == 0 or mincore is None:
         return 0, 0
     pages = -(-size // mmap.PAGESIZE)
     flags = np.zeros(pages, np.uint8)
-    # A private map that may be written to: only of such a one ctypes gives the address.
+    # A private, writable map: ctypes gives the address only of writable memory.
     with mmap.mmap(handle, size, access=mmap.ACCESS_COPY) as mapped:
         first = ctypes.c_char.from_buffer(mapped)
         try:
@@ -66,13 +67,13 @@ def _pages(handle: int) -> tuple[int, int]:
                 ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), ctypes.c_void_p(flags.ctypes.data)
             )
         finally:
-            del first  # it keeps the map from being closed
+            del first  # the map cannot be closed while it is referenced
     return (0, 0) if failed else (int((flags & 1).sum()), pages)
 
 
 @cache
 def _mincore() -> Any:
-    """The system call that tells which pages are in memory; None where there is none."""
+    """Return the system call that reports which pages are in memory; None if there is none."""
     try:
         return ctypes.CDLL(None, use_errno=True).mincore
     except (AttributeError, OSError, TypeError):
@@ -80,7 +81,7 @@ def _mincore() -> Any:
 
 
 def read_file(path: str, offset: int = 0, n_bytes: int | None = None) -> bytes:
-    """Read a file, or a part of it, through the page cache, as a program would."""
+    """Read a file, or a part of it, through the page cache."""
     handle = os.open(path, os.O_RDONLY)
     try:
         wanted = os.fstat(handle).st_size - offset if n_bytes is None else n_bytes
@@ -90,37 +91,35 @@ def read_file(path: str, offset: int = 0, n_bytes: int | None = None) -> bytes:
 
 
 class DirectReader:
-    """Reads past the page cache into a buffer of its own. One a thread.
+    """Reads files past the page cache, on any number of threads. Use it as a context manager.
 
-    Where the file system refuses, `open_direct` gives None and the caller drops pages instead.
+    Raises OSError if the system or a file system has no direct reads; some refuse only at the first read.
     """
 
-    def __init__(self) -> None:
-        self._buffer = mmap.mmap(-1, BLOCK)  # maps start at a page, which is what direct reads ask for
+    def __init__(self, paths: Iterable[str]) -> None:
+        flag = getattr(os, "O_DIRECT", None)
+        if flag is None:
+            raise OSError("this system has no direct reads")
+        self._buffers = threading.local()
+        self._handles: dict[str, int] = {}
+        with ExitStack() as stack:
+            for path in paths:
+                self._handles[path] = os.open(path, os.O_RDONLY | flag)
+                stack.callback(os.close, self._handles[path])
+            self._stack = stack.pop_all()
 
-    def read(self, handle: int, offset: int, n_bytes: int) -> int:
-        """Read the blocks that hold these bytes; give how many bytes came."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def read(self, path: str, offset: int, n_bytes: int) -> int:
+        """Read the blocks that hold these bytes, and return how many bytes were read."""
         start = offset - offset % BLOCK
-        wanted = -(-(offset + n_bytes - start) // BLOCK) * BLOCK
-        if len(self._buffer) < wanted:
-            self._buffer.close()
-            self._buffer = mmap.mmap(-1, wanted)
-        view = memoryview(self._buffer)[:wanted]
-        try:
-            return os.preadv(handle, [view], start)
-        finally:
-            view.release()
-
-    def close(self) -> None:
-        self._buffer.close()
-
-
-def open_direct(path: str) -> int | None:
-    """Open a file for direct reads; None where that is not to be had."""
-    flag = getattr(os, "O_DIRECT", None)
-    if flag is None:
-        return None
-    try:
-        return os.open(path, os.O_RDONLY | flag)
-    except OSError:
-        return None
+        needed = -(-(offset + n_bytes - start) // BLOCK) * BLOCK
+        buffer = getattr(self._buffers, "map", None)
+        if buffer is None or len(buffer) < needed:
+            buffer = self._buffers.map = mmap.mmap(-1, needed)  # starts at a page boundary, as direct reads need
+        with memoryview(buffer)[:needed] as view:
+            return os.preadv(self._handles[path], [view], start)

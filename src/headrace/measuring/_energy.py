@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joules: from the machine's own counters where they can be read, else estimated from CPU time and stated watts."""
+"""Energy: from the machine's counters where they can be read, or estimated from CPU time and watts per core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WATTS_PER_CORE = 10.0
 
 
 class EnergyCounter:
-    """Counts joules from all RAPL and NVML counters that can be read. Nothing is estimated.
+    """Counts joules from all RAPL and NVML counters that can be read.
 
     Args:
         powercap: The folder with the RAPL counters.
@@ -27,7 +27,7 @@ class EnergyCounter:
     def __init__(self, powercap: Path = POWERCAP, *, gpus: bool = True) -> None:
         self._packages = [package for package in map(_Package, _package_folders(powercap)) if package.is_readable]
         self._gpus = _nvml_counters() if gpus else []
-        self._gpus_begun: list[float] = []
+        self._gpus_started: list[float] = []
         self.start()
 
     @property
@@ -37,14 +37,14 @@ class EnergyCounter:
         return "+".join(names) or None
 
     def start(self) -> None:
-        """Count from here."""
+        """Start counting from 0."""
         for package in self._packages:
             package.start()
-        self._gpus_begun = [read() for read in self._gpus]
+        self._gpus_started = [read() for read in self._gpus]
 
     def joules(self) -> float:
         """Return the joules since `start`. RAPL counters wrap around within minutes: call it once per minute."""
-        gpus = sum(read() - begun for read, begun in zip(self._gpus, self._gpus_begun, strict=True))
+        gpus = sum(read() - started for read, started in zip(self._gpus, self._gpus_started, strict=True))
         return sum(package.joules() for package in self._packages) + gpus
 
 
@@ -101,5 +101,5 @@ def _nvml_counters() -> list[Callable[[], float]]:
 
 
 def estimated_joules(cpu_seconds: float, watts_per_core: float = WATTS_PER_CORE) -> float:
-    """Estimate the energy of so much CPU time; to be shown as an estimate."""
+    """Estimate the energy of this much CPU time."""
     return cpu_seconds * watts_per_core

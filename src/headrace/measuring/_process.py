@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time and memory: of this process, of the processes that it started, and of the machine."""
+"""CPU time and memory of this process and of those that it started, and the other load on the machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_MAX_OTHER_LOAD = 0.25
+"""Share of the measured cores that other programs may use."""
+_MIN_NOISE_SECONDS = 0.5
+"""The kernel counts CPU time in hundredths of a second: the counts of a shorter measurement are too coarse."""
 
 
 @dataclass(slots=True)
@@ -26,21 +30,22 @@ class ResourceUse:
     """Cores that other programs, or other guests of the same host, kept busy during the block."""
 
     def sample_memory(self) -> None:
-        """Note the memory of processes that may have ended when the block does."""
+        """Record the memory of processes that may have ended when the block does."""
         now = peak_bytes()
         self.peak_bytes = now if self.peak_bytes is None or now is None else max(self.peak_bytes, now)
 
 
 @contextmanager
 def metered() -> Iterator[ResourceUse]:
-    """Measure a block. CPU time counts all threads, and processes while they run or once they were waited for."""
+    """Measure a block: CPU time of all threads, and of processes while they run or once they were waited for."""
     use = ResourceUse()
-    _reset_peak()
-    cpu, machine, begun = cpu_seconds(), busy_seconds(), time.perf_counter()
+    with suppress(OSError):  # without it, the peak is that of the process since it started
+        (_PROC / "self" / "clear_refs").write_text("5")
+    cpu, machine, started = cpu_seconds(), busy_seconds(), time.perf_counter()
     try:
         yield use
     finally:
-        use.seconds = time.perf_counter() - begun
+        use.seconds = time.perf_counter() - started
         use.cpu_seconds = max(0.0, cpu_seconds() - cpu)
         now = busy_seconds()
         if machine is not None and now is not None and use.seconds > 0:
@@ -48,40 +53,56 @@ def metered() -> Iterator[ResourceUse]:
         use.sample_memory()
 
 
+class NoiseMonitor:
+    """Records the other load on the machine during measurements on `cores` cores."""
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        # Other programs may use the cores that the measurement does not.
+        self._spare = max(0, (os.cpu_count() or cores) - cores)
+        self._uses: list[tuple[str, ResourceUse]] = []
+
+    @contextmanager
+    def during(self, name: str) -> Iterator[None]:
+        """Monitor the machine during a measurement."""
+        with metered() as use:
+            yield
+        self._uses.append((name, use))
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """Names of the measurements during which other programs used too many cores."""
+        limit = self._spare + _MAX_OTHER_LOAD * self._cores
+        return tuple(
+            name for name, use in self._uses if use.seconds >= _MIN_NOISE_SECONDS and (use.other_cores or 0.0) > limit
+        )
+
+
 def cpu_seconds() -> float:
-    """CPU time so far: of this process, of its children that have ended, and of its descendants that run."""
+    """Return the CPU time so far of this process, its children that ended, and its descendants that run."""
     spent = os.times()
-    return (
-        spent.user
-        + spent.system
-        + spent.children_user
-        + spent.children_system
-        + sum(_cpu_seconds_of(pid) for pid in descendants())
-    )
+    descendant_ticks = sum(_cpu_ticks(pid) for pid in descendants())
+    children = spent.children_user + spent.children_system
+    return time.process_time() + children + descendant_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds(cores: Collection[int] | None = None, stat: Path = _PROC / "stat") -> float | None:
-    """Return how long cores have been busy since the system started, for all programs and guests; None if unknown.
+    """Return how long these cores, or all, have been busy in total since the system started; None if unknown.
 
-    That is all of a core's line but the 4th and 5th figure: idle, and waiting for storage.
-
-    Args:
-        cores: Numbers of the cores; None is all of them.
-        stat: The kernel's file.
-
+    That is their lines of /proc/stat without the 4th and 5th number: idle, and waiting for storage.
     """
-    wanted = {"cpu"} if cores is None else {f"cpu{core}" for core in cores}
+    names = {"cpu"} if cores is None else {f"cpu{core}" for core in cores}
     try:
         lines = [line.split() for line in stat.read_text(encoding="ascii").splitlines()]
-        found = [list(map(int, figures[:8])) for name, *figures in lines if name in wanted]
+        ticks = [list(map(int, numbers[:8])) for name, *numbers in lines if name in names]
     except (OSError, ValueError):
         return None
-    return sum(sum(figures[:3]) + sum(figures[5:]) for figures in found) / os.sysconf("SC_CLK_TCK")
+    return sum(sum(each[:3]) + sum(each[5:]) for each in ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes() -> int | None:
-    """The most memory that this process has had since `metered` began, and what its descendants have had."""
-    peaks = [_status_bytes(pid, "VmHWM:") for pid in (os.getpid(), *descendants())]
+    """Return the peak memory of this process since `metered` began, and of its descendants."""
+    peaks = [_bytes_in(_PROC / str(pid) / "status", "VmHWM:") for pid in (os.getpid(), *descendants())]
     known = [peak for peak in peaks if peak is not None]
     if known:
         return sum(known)
@@ -93,26 +114,21 @@ def peak_bytes() -> int | None:
 
 
 def available_memory() -> int | None:
-    """Bytes that could be used without swapping: what the kernel says, or less if the container has less."""
-    found = _meminfo("MemAvailable:")
-    limit = _container_limit()
-    if found is None or limit is None:
-        return limit if found is None else found
-    return min(found, limit)
+    """Return the bytes that can be used without swapping, within the limit of the container."""
+    limits = [_bytes_in(_PROC / "meminfo", "MemAvailable:"), _container_limit()]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def cpu_name() -> str | None:
-    try:
+    with suppress(OSError):
         for line in (_PROC / "cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return None
 
 
 def descendants() -> list[int]:
-    """Processes that this one started, and theirs; none where there is no /proc."""
+    """Return the ids of all processes that this one started, directly or not; none where there is no /proc."""
     children: dict[int, list[int]] = defaultdict(list)
     try:
         entries = [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
@@ -131,46 +147,30 @@ def descendants() -> list[int]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat from the state on; the name before it may hold anything."""
+    """Return the fields of /proc/PID/stat after the name, which may contain anything; None if the process ended."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
-        return None  # it has just ended
+        return None
     return text.rpartition(")")[2].split()
 
 
-def _cpu_seconds_of(pid: int) -> float:
+def _cpu_ticks(pid: int) -> int:
     fields = _stat(pid)
-    return 0.0 if fields is None else sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0 if fields is None else sum(map(int, fields[11:15]))
 
 
-def _reset_peak() -> None:
-    with suppress(OSError):  # then the peak is that of the whole life of the process
-        (_PROC / "self" / "clear_refs").write_text("5")
-
-
-def _status_bytes(pid: int, name: str) -> int | None:
-    try:
-        for line in (_PROC / str(pid) / "status").read_text(errors="replace").splitlines():
+def _bytes_in(path: Path, name: str) -> int | None:
+    """Return a size from a file of /proc with lines such as `VmHWM:  1234 kB`."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in path.read_text(errors="replace").splitlines():
             if line.startswith(name):
                 return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
-
-
-def _meminfo(name: str) -> int | None:
-    try:
-        for line in (_PROC / "meminfo").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
     return None
 
 
 def _container_limit(group: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What is left of the memory of a control group, where there is one with a limit; the page cache is free to go."""
+    """Return the memory that a control group has left, counting its page cache as free; None without a limit."""
     try:
         limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
         parts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of a source's images that stands for all of them, as a source of its own."""
+"""Samples of a source: which items stand for all of them, and a source that has only these.
+
+The cost of an image depends on its size. So samples have the sizes of all images, in proportion.
+"""
 
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import numpy as np
 
 from headrace import formats
 from headrace.codec import inspect
@@ -18,74 +24,120 @@ from headrace.formats import IMAGE_SUFFIXES
 from headrace.records import hash64
 from headrace.sources import Encoded, Item, Source, open_source
 
-_MOST_LISTED = 20_000
-"""Of a longer source so many are drawn first, by the hash of their keys."""
+_MAX_LISTED = 20_000
+"""Of a longer source, the items whose keys have the smallest hashes are kept."""
 _SEED = "calibration:"
-_PIXELS = ("image", "mask")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSample:
-    """A few items of a source, and how many there are in all."""
+    """Some samples of a source that can all be decoded."""
 
     source: Source
+    """A source with these samples only."""
     images: int
+    """Number of samples in the original source."""
     sampled: int
     own_format: str | None
-    """What all files are, as far as was seen; None if they differ, or are arrays."""
-    left_out: tuple[str, ...] = ()
-    """Samples that cannot be decoded, each with the reason."""
+    """The format of all files; None if they differ, or are arrays."""
+    skipped: tuple[str, ...] = ()
+    """Keys of samples that could not be decoded, each with the reason."""
 
 
 def take_sample(source: Any, n: int) -> SourceSample:
-    """Choose `n` samples: the same ones each time, and of all sizes in their proportions.
+    """Choose `n` samples of a source, always the same ones. Samples that cannot be decoded are skipped.
 
-    Decoding time follows the size of a file, so a sample with the sizes of the whole tells more than a random one.
-    Those that cannot be decoded are left out: one damaged file says nothing of the others.
+    Args:
+        source: A dataset, a path, or anything else that `headrace.build` accepts.
+        n: How many samples. Of a source that can be read only once, the first `n` are taken.
+
     """
     opened = open_any(source)
     if opened.sequential:
-        # It can be walked once: its beginning must do, and how long it is nobody knows.
-        return _sound(opened, islice(opened.items(), n))
-    count, suffixes, drawn = 0, set(), _Drawn(_MOST_LISTED)
-    for item in opened.items():
-        count += 1
-        suffixes.add(_suffix(item.key))
-        drawn.add(item)
-    by_size = sorted(drawn.items, key=lambda item: (item.n_bytes, hash64(_SEED + item.key)))
+        return _decodable(opened, islice(opened.items(), n))
+    suffixes: dict[str, int] = {}
+
+    def listed() -> Iterator[Item]:
+        for item in opened.items():
+            suffix = _suffix(item.key)
+            suffixes[suffix] = suffixes.get(suffix, 0) + 1
+            yield item
+
+    drawn = heapq.nsmallest(_MAX_LISTED, listed(), key=lambda item: (hash64(_SEED + item.key), item.key))
+    found = _decodable(opened, [drawn[k] for k in spread_by_size([item.n_bytes for item in drawn], n)])
+    # One file of another kind may not be in the sample, but its name shows that not all files have one format.
+    own_format = found.own_format if len(suffixes) == 1 else None
+    return replace(found, images=sum(suffixes.values()), own_format=own_format)
+
+
+def spread_by_size(sizes: Sequence[int] | np.ndarray[Any, Any], n: int) -> list[int]:
+    """Return the positions of `n` sizes that are evenly spread over the sorted sizes, smallest first."""
+    by_size = np.argsort(np.asarray(sizes), kind="stable")
     n = min(n, len(by_size))
-    items = [by_size[(2 * k + 1) * len(by_size) // (2 * n)] for k in range(n)]
-    found = replace(_sound(opened, items), images=count)
-    # One odd file among many is not in the sample, but has a name: it must not be made a JPEG.
-    return found if len(suffixes) == 1 else replace(found, own_format=None)
+    return [int(by_size[(2 * k + 1) * len(by_size) // (2 * n)]) for k in range(n)]
 
 
-def _sound(source: Source, items: Iterable[Item]) -> SourceSample:
-    """Those of these items whose images can be decoded, as a source."""
-    pictures = [name for name, kind in source.fields.items() if kind == "image"]
-    if not pictures:
-        raise BadSource(f"the source has no images, only {', '.join(source.fields) or 'nothing'}")
-    good: list[tuple[Item, dict[str, object]]] = []
-    left_out: list[str] = []
-    stored: set[str | None] = set()
+def some_of(items: Sequence[Item], n: int) -> Sequence[Item]:
+    """Return at most `n` items, chosen at random, in their order."""
+    if len(items) <= n:
+        return items
+    chosen = np.random.default_rng(0).choice(len(items), n, replace=False)
+    return [items[number] for number in sorted(chosen.tolist())]
+
+
+def list_items(source: Source, seconds: float) -> tuple[list[Item], bool]:
+    """List a source for about this many seconds; return the items, and whether these are all."""
+    end = time.perf_counter() + seconds
+    found: list[Item] = []
+    for item in source.items():
+        if item.problem is None:
+            found.append(item)
+        if len(found) % 1024 == 0 and time.perf_counter() > end:
+            return found, False
+    return found, True
+
+
+def open_any(source: Any) -> Source:
+    """Open a source, or return one that is open."""
+    if hasattr(source, "items") and hasattr(source, "load"):
+        given: Source = source
+        return given
+    return open_source(Path(source) if isinstance(source, PathLike) else source)
+
+
+def _decodable(source: Source, items: Iterable[Item]) -> SourceSample:
+    """Return the items whose images can be decoded, as a source."""
+    images = [name for name, kind in source.fields.items() if kind == "image"]
+    if not images:
+        raise BadSource(f"a source must have an image field; got {', '.join(source.fields) or 'no fields'}")
+    kept: list[Item] = []
+    loaded: dict[str, dict[str, object]] = {}
+    skipped: list[str] = []
+    found_formats: set[str | None] = set()
     for item in items:
         try:
             sample = source.load(item)
-            forms = {name: _decoded(sample[name], kind) for name, kind in source.fields.items() if kind in _PIXELS}
+            by_field = {
+                name: _decoded_format(sample[name], kind)
+                for name, kind in source.fields.items()
+                if kind in ("image", "mask")
+            }
         except (HeadraceError, OSError, ValueError) as error:
-            left_out.append(f"{item.key}: {error}")
-        else:
-            stored.update(forms[name] for name in pictures)
-            good.append((item, sample if source.sequential else {}))
-    if not good:
-        damage = f": none of {len(left_out)} can be decoded, such as {left_out[0]}" if left_out else ""
-        raise BadSource(f"the source holds no samples to calibrate with{damage}")
-    chosen = _Loaded(source, good) if source.sequential else _Chosen(source, [item for item, _ in good])
-    return SourceSample(chosen, len(good), len(good), stored.pop() if len(stored) == 1 else None, tuple(left_out))
+            skipped.append(f"{item.key}: {error}")
+            continue
+        found_formats.update(by_field[name] for name in images)
+        kept.append(item)
+        if source.sequential:  # it cannot be loaded again
+            loaded[item.key] = sample
+    if not kept:
+        damage = f": none of {len(skipped)} can be decoded, such as {skipped[0]}" if skipped else ""
+        raise BadSource(f"the source has no samples to measure{damage}")
+    own_format = found_formats.pop() if len(found_formats) == 1 else None
+    return SourceSample(_SourceSubset(source, kept, loaded), len(kept), len(kept), own_format, tuple(skipped))
 
 
-def _decoded(value: object, kind: str) -> str | None:
-    """Decode a file, and name its format; None if it is an array."""
+def _decoded_format(value: object, kind: str) -> str | None:
+    """Decode an encoded image and return its format; None if it is an array."""
     if not isinstance(value, Encoded):
         return None
     formats.decode(value.data, color="index" if kind == "mask" else "keep")
@@ -93,45 +145,18 @@ def _decoded(value: object, kind: str) -> str | None:
 
 
 def _suffix(key: str) -> str:
-    """What a key says of its format; nothing if it is no name of a file."""
+    """Return the suffix of a key that is the name of an image file, else an empty string."""
     suffix = PurePosixPath(key).suffix.lower()
     return ".jpg" if suffix == ".jpeg" else suffix if suffix in IMAGE_SUFFIXES else ""
 
 
-def open_any(source: Any) -> Source:
-    """Open a dataset, a path to one, or anything that can be built from."""
-    if hasattr(source, "items") and hasattr(source, "load"):
-        given: Source = source
-        return given
-    return open_source(Path(source) if isinstance(source, PathLike) else source)
-
-
-class _Drawn:
-    """At most so many items, those whose keys have the least hashes."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._heap: list[tuple[int, str, Item]] = []
-
-    def add(self, item: Item) -> None:
-        entry = (-hash64(_SEED + item.key), item.key, item)
-        if len(self._heap) < self._most:
-            heapq.heappush(self._heap, entry)
-        elif entry[0] > self._heap[0][0]:
-            heapq.heapreplace(self._heap, entry)
-
-    @property
-    def items(self) -> list[Item]:
-        return [item for _, _, item in self._heap]
-
-
-class _Chosen:
-    """Some items of a source, as a source."""
+class _SourceSubset:
+    """A source with some items of another one."""
 
     sequential = False
 
-    def __init__(self, source: Source, items: Sequence[Item]) -> None:
-        self._source, self._items = source, items
+    def __init__(self, source: Source, items: Sequence[Item], loaded: Mapping[str, dict[str, object]]) -> None:
+        self._source, self._items, self._loaded = source, items, loaded
         self.kind = source.kind
 
     @property
@@ -146,15 +171,4 @@ class _Chosen:
         return iter(self._items)
 
     def load(self, item: Item) -> dict[str, object]:
-        return self._source.load(item)
-
-
-class _Loaded(_Chosen):
-    """Samples that were loaded already."""
-
-    def __init__(self, source: Source, samples: Sequence[tuple[Item, dict[str, object]]]) -> None:
-        super().__init__(source, [item for item, _ in samples])
-        self._samples = {item.key: sample for item, sample in samples}
-
-    def load(self, item: Item) -> dict[str, object]:
-        return self._samples[item.key]
+        return self._loaded[item.key] if item.key in self._loaded else self._source.load(item)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many times a second something can be done, by one thread to all: the one stopwatch of all stages.
+"""How many times per second a function can be called, on one thread or several.
 
-Other programs only ever slow a measurement down. So the budget is cut into short repeats and the best one counts.
+Other load on the machine only ever slows a measurement down. So the time is divided into repeats, and the best counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REPEATS = 3
-# Below this a repeat says more about the scheduler than about the work.
+# A shorter repeat depends on the scheduler more than on the work.
 MIN_SECONDS = 0.02
 
 
@@ -28,30 +28,30 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How fast something was done."""
+    """The rate of a function."""
 
     rate: float
-    """Calls a second, all threads together."""
+    """Calls per second, all threads together."""
     cpu_seconds: float
-    """Of a call."""
+    """CPU seconds per call."""
     calls: int
 
 
 def timed(
     work: Callable[[int], Any], count: int, *, workers: int = 1, seconds: float = 1.0, repeats: int = REPEATS
 ) -> Timing:
-    """Call `work` with 0 to `count - 1`, over and over, in threads, for about so long; the first calls do not count.
+    """Call `work` with 0 to `count - 1` repeatedly, in threads, for about this many seconds, and return the best rate.
 
     Args:
-        work: Does one image, given its number; results are thrown away.
-        count: How many different images there are.
-        workers: Threads that work at a time, each on numbers of its own.
-        seconds: For all repeats together. Each does at least one image a thread.
-        repeats: Of which the fastest counts.
+        work: Processes one image, given its number. It is called a few times before the measurement.
+        count: Number of different images.
+        workers: Number of threads, each with its own numbers.
+        seconds: Duration of all repeats together. Each repeat processes at least one image per thread.
+        repeats: Number of repeats, of which the fastest counts.
 
     """
     for number in range(min(workers, count)):
-        work(number)  # imports, buffers, and page faults of the first time
+        work(number)  # imports, buffers and page faults of the first call
     slot = max(MIN_SECONDS, seconds / repeats)
     return max((_once(work, count, workers, slot) for _ in range(repeats)), key=lambda timing: timing.rate)
 
@@ -59,14 +59,14 @@ def timed(
 def scaling_of(
     work: Callable[[int], Any], count: int, *, cores: Sequence[int], seconds: float
 ) -> tuple[tuple[Rate, ...], float]:
-    """Give the rates from one core to all, and the CPU time of one call alone on its core."""
+    """Return the rate for each number of cores, and the CPU seconds of a call on the fewest."""
     timings = {n: timed(work, count, workers=n, seconds=seconds / len(cores)) for n in sorted(set(cores))}
     rates = tuple(Rate(cores=n, rate=timing.rate) for n, timing in timings.items())
     return rates, next(iter(timings.values())).cpu_seconds
 
 
 def pass_over(work: Callable[[int], Any], count: int, *, workers: int) -> float:
-    """Do each of `count` images once, in threads, and give images a second: for what is only new once."""
+    """Call `work` once with each of 0 to `count - 1`, in threads, and return calls per second."""
 
     def share(worker: int, stop: threading.Event) -> None:
         for number in range(worker, count, workers):
@@ -74,33 +74,33 @@ def pass_over(work: Callable[[int], Any], count: int, *, workers: int) -> float:
                 return
             work(number)
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     _in_threads(workers, share)
-    return count / max(time.perf_counter() - begun, 1e-9)
+    return count / max(time.perf_counter() - started, 1e-9)
 
 
 def _once(work: Callable[[int], Any], count: int, workers: int, seconds: float) -> Timing:
     calls, cpu = [0] * workers, [0.0] * workers
-    begun = time.perf_counter()
-    end = begun + seconds
+    started = time.perf_counter()
+    end = started + seconds
 
     def repeat(worker: int, stop: threading.Event) -> None:
-        cpu_begun, number = time.thread_time(), worker
+        cpu_started, number = time.thread_time(), worker
         while True:
             work(number % count)
             calls[worker] += 1
             number += workers
             if time.perf_counter() >= end or stop.is_set():
                 break
-        cpu[worker] = time.thread_time() - cpu_begun
+        cpu[worker] = time.thread_time() - cpu_started
 
     _in_threads(workers, repeat)
-    elapsed = max(time.perf_counter() - begun, 1e-9)
+    elapsed = max(time.perf_counter() - started, 1e-9)
     return Timing(sum(calls) / elapsed, sum(cpu) / sum(calls), sum(calls))
 
 
 def _in_threads(workers: int, work: Callable[[int, threading.Event], None]) -> None:
-    """Run `work` with 0 to `workers - 1` at once; what any of them raises is raised here, and Ctrl-C ends them all."""
+    """Run `work` with 0 to `workers - 1` in threads; raise the first error of any, and stop all of them on Ctrl-C."""
     stop = threading.Event()
     if workers == 1:
         work(0, stop)
@@ -110,11 +110,11 @@ def _in_threads(workers: int, work: Callable[[int, threading.Event], None]) -> N
     def guarded(worker: int) -> None:
         try:
             work(worker, stop)
-        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             failures.append(error)
             stop.set()
 
-    threads = [threading.Thread(target=guarded, args=(n,), name="headrace-profile") for n in range(workers)]
+    threads = [threading.Thread(target=guarded, args=(n,), name="headrace-measure") for n in range(workers)]
     try:
         for thread in threads:
             thread.start()

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast storage is read: the user's own files or records, cold or warm, with as many reads at once as a loader has.
+"""How fast storage is read: the user's files or records, cold or warm, with as many reads in flight as a loader has.
 
-A cold read is one whose pages were dropped just before, or that bypasses the page cache.
+A cold read is one whose pages were evicted just before, or one that bypasses the page cache.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -60,9 +59,9 @@ def measure_raw_files(
 
     Args:
         paths: The files. A sample predicts the rate of all of them.
-        cold: Drop their pages first.
+        cold: Evict their pages first.
         workers: Reads in flight.
-        seconds: Repeat for this long, dropping pages before each pass, and return the best pass; None is one pass.
+        seconds: Repeat for this long, evicting pages before each pass, and return the best pass; None is one pass.
 
     """
     ranges = [FileRange(os.fspath(path), 0, Path(path).stat().st_size) for path in paths]
@@ -82,9 +81,9 @@ def measure_records(
     Consecutive, because the kernel reads ahead into the next records, and an epoch needs those too.
 
     Args:
-        dataset: Or its path. Close its loaders first: pages that are mapped cannot be dropped.
+        dataset: Or its path. Close its loaders first: mapped pages cannot be evicted.
         images: How many samples, from the middle of the dataset; None is all.
-        cold: Drop their pages first.
+        cold: Evict their pages first.
         workers: Reads in flight.
         seconds: As for `measure_raw_files`.
 
@@ -112,28 +111,22 @@ def measure_storage(
     queue_depth: int = QUEUE_DEPTH,
     seconds: float = 1.0,
 ) -> ReadRate:
-    """Read pieces of `request_bytes` from these files past the page cache, and return how fast they came."""
+    """Read pieces of `request_bytes` from these files past the page cache, and return the rate."""
     return measure_direct(_pieces(paths, max(_cold.BLOCK, request_bytes)), workers=queue_depth, seconds=seconds)
 
 
 def measure_direct(ranges: Sequence[FileRange], *, workers: int, seconds: float) -> ReadRate:
-    """Read parts of files with direct I/O, over and over, in threads; where it is refused, once with pages dropped."""
+    """Read parts of files repeatedly with direct I/O, in threads; if that is refused, once with their pages evicted."""
     mean = sum(part.n_bytes for part in ranges) / len(ranges)
     paths = sorted({part.path for part in ranges})
-    with suppress(OSError), _opened_direct(paths) as handles:  # some network file systems refuse only the read
-        if len(handles) == len(paths):
-            readers = _Readers()
-            try:
-                rate = timed(
-                    lambda number: readers.read(handles[ranges[number].path], ranges[number]),
-                    len(ranges),
-                    workers=workers,
-                    seconds=seconds,
-                    repeats=2,
-                ).rate
-            finally:
-                readers.close()
-            return ReadRate(rate, len(ranges), mean, direct=True)
+    with suppress(OSError), _cold.DirectReader(paths) as reader:
+
+        def read(number: int) -> int:
+            part = ranges[number]
+            return reader.read(part.path, part.offset, part.n_bytes)
+
+        rate = timed(read, len(ranges), workers=workers, seconds=seconds, repeats=2).rate
+        return ReadRate(rate, len(ranges), mean, direct=True)
     _cold.drop(paths)
     rate = pass_over(lambda number: ranges[number].read(), len(ranges), workers=workers)
     return ReadRate(rate, len(ranges), mean)
@@ -195,35 +188,3 @@ def _best_pass(
             cached = _cold.cached_share(paths[:64])
         rates.append(pass_over(lambda number: read(ranges[order[number]]), len(ranges), workers=workers))
     return ReadRate(max(rates), len(ranges), mean, cached)
-
-
-@contextmanager
-def _opened_direct(paths: Iterable[str]) -> Iterator[dict[str, int]]:
-    """Open files for direct reads; those that refuse are missing from the result."""
-    with ExitStack() as stack:
-        handles: dict[str, int] = {}
-        for path in paths:
-            handle = _cold.open_direct(path)
-            if handle is not None:
-                stack.callback(os.close, handle)
-                handles[path] = handle
-        yield handles
-
-
-class _Readers:
-    """One `DirectReader` per thread."""
-
-    def __init__(self) -> None:
-        self._own = threading.local()
-        self._made: list[_cold.DirectReader] = []
-
-    def read(self, handle: int, part: FileRange) -> int:
-        if not hasattr(self._own, "reader"):
-            self._own.reader = _cold.DirectReader()
-            self._made.append(self._own.reader)
-        found: int = self._own.reader.read(handle, part.offset, part.n_bytes)
-        return found
-
-    def close(self) -> None:
-        for reader in self._made:
-            reader.close()

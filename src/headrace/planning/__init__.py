@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mix of formats that a machine deserves: what samples cost, what the machine can do, and the plan between them.
+"""Find the mix of formats that suits a machine, from measured costs.
 
-    calibration = calibrate("photos/", transform=[…], batch_size=64)      # measures
-    machine = find_machine("photos/", calibration)                        # measures
-    plan(calibration, machine, step=0.035).save("plan.json")              # pure
+plan("photos/", step=0.035).save("plan.json")                         # measure and solve, as `headrace plan`
 
-All but `calibrate`, `find_machine` and `measure_storage` is pure arithmetic.
+calibration = calibrate("photos/", transform=[…], batch_size=64)      # measures
+machine = find_machine("photos/", calibration)                        # measures
+solve(calibration, machine, step=0.035).save("plan.json")             # pure arithmetic
 """
 
 from headrace.planning._calibrate import ProgressHook, calibrate
 from headrace.planning._cost import Calibration, Cost
-from headrace.planning._drift import Drift, DriftWarning, drift, watch
 from headrace.planning._machine import Machine, find_machine, parse_emulation
 from headrace.planning._options import USUAL_BATCH, USUAL_CROP, usual_transform
-from headrace.planning._plan import Plan, Share, plan
+from headrace.planning._plan import Plan, Share
+from headrace.planning._planner import image_options, plan, read_costs
 from headrace.planning._predict import RESOURCES, Prediction, predict
 from headrace.planning._search import find_solver, worth_its_size
 from headrace.planning._size import MachineGrid, Prices, SizedMachine, Sizing, parse_prices, parse_values, size_machines
+from headrace.planning._solve import solve
 
 __all__ = [
     "RESOURCES",
@@ -24,8 +25,6 @@ __all__ = [
     "USUAL_CROP",
     "Calibration",
     "Cost",
-    "Drift",
-    "DriftWarning",
     "Machine",
     "MachineGrid",
     "Plan",
@@ -36,16 +35,17 @@ __all__ = [
     "SizedMachine",
     "Sizing",
     "calibrate",
-    "drift",
     "find_machine",
     "find_solver",
+    "image_options",
     "parse_emulation",
     "parse_prices",
     "parse_values",
     "plan",
     "predict",
+    "read_costs",
     "size_machines",
+    "solve",
     "usual_transform",
-    "watch",
     "worth_its_size",
 ]

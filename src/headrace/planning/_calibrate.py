@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration: a sample of the user's own images, stored in every format and loaded as it will be, and what that took.
+"""Calibration: store a sample of the user's images in each format, load it, and measure what that costs.
 
-Nothing is estimated from the format's name. Each format gets a small dataset, and the loader runs over it with the
-recipe's transforms and batch size: once with one core at work, once with all. Formats take turns, round after round,
-until the best turns of each agree, and those count: a cost is of the machine as it is when it is left alone.
+Each format gets a small temporary dataset, and the loader runs over it with the user's transforms and batch size, on
+one core and on all. Repeats of all formats are interleaved, so that a slow phase of the machine meets all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -21,172 +21,138 @@ from typing import Any, TypeAlias
 from headrace import formats as image_formats
 from headrace.building import build
 from headrace.errors import UnsupportedImage
-from headrace.measuring import MAX_OTHER_LOAD, SourceSample, cpu_name, take_sample
+from headrace.measuring import SourceSample, cpu_name, take_sample
 from headrace.planning._cost import Calibration, Cost
-from headrace.planning._options import candidates, describe
-from headrace.planning._options import loader_options as make_options
-from headrace.planning._turns import Run, Store, best
-from headrace.transforms import Recipe
-from headrace.units import usable_cores
+from headrace.planning._options import RecipeSource, describe, formats_to_measure, loader_arguments
+from headrace.planning._runs import CalibrationRun
+from headrace.units import cores_text, usable_cores
 
-FORMATS = ("hri:dense", "hri:fast", "raw")
-"""What is tried beside the source's own format; `png` and `webp` can be asked for."""
-SAMPLES = 96
-QUICK_SAMPLES = 24
+SAMPLES, QUICK_SAMPLES = 96, 24
+_REPEATS, _QUICK_REPEATS = 6, 2
+_SECONDS, _QUICK_SECONDS = 0.4, 0.15
+"""Duration of a repeat."""
 
 ProgressHook: TypeAlias = Callable[[int, int, str], None]
-"""Called with the steps done, all steps, and what comes next."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Effort:
-    """How long to measure."""
-
-    rounds: int
-    seconds: float
-    """Of a turn."""
-    patience: float
-    """Seconds that turns may be taken again, until the best of each run agree."""
-
-
-_THOROUGH, _QUICK = _Effort(6, 0.25, 60.0), _Effort(2, 0.15, 0.0)
-_LEAST_USE = 0.5
-"""Of the cores: a loader that had less work than that was held up by something that is not measured here."""
+"""Called with the number of finished steps, the number of all steps, and a description of the next one."""
 
 
 def calibrate(
     source: Any,
     *,
     transform: Any = None,
-    recipe: Recipe | Mapping[str, Any] | str | PathLike[str] | None = None,
-    batch_size: int = 64,
+    recipe: RecipeSource | None = None,
+    batch_size: int | None = None,
     formats: Sequence[str] | None = None,
     samples: int | None = None,
     cores: int | None = None,
-    direct: bool = False,
     quick: bool = False,
     loader_options: Mapping[str, Any] | None = None,
     workdir: str | PathLike[str] | None = None,
     progress: ProgressHook | None = None,
 ) -> Calibration:
-    """Measure what a sample costs in each format.
+    """Measure the cost of a sample in each format. Takes about half a minute.
 
     Args:
-        source: A dataset or the path of one, or anything that `headrace.build` takes.
-        transform: As the loader's.
-        recipe: Takes the place of transform and batch size: a `Recipe`, its JSON or its file.
-        batch_size: Samples a batch.
-        formats: What to try; by default the source's own and the lossless formats that were made for training.
-        samples: How many images to measure with.
-        cores: How many to measure with beside one; all that this process may use by default.
-        direct: Read past the page cache, as a loader of a dataset larger than memory does.
-        quick: Fewer images and rounds: seconds instead of a minute or so, and less exact.
-        loader_options: More arguments of the loader, as it will run.
-        workdir: Where the small datasets are made for the time being.
+        source: A dataset or its path, or any source that `headrace.build` accepts.
+        transform: As for `Loader`.
+        recipe: A `Recipe`, its JSON object or its file, instead of transform and batch size.
+        batch_size: Samples per batch (default 64).
+        formats: Formats to measure. Default: the source's own, `hri:dense`, `hri:fast` and `raw`.
+        samples: Number of images to measure with (default 96, or 24 if quick).
+        cores: Number of cores for the measurement on many cores. Default: all that this process may use.
+        quick: Measure fewer images and repeats: a few seconds, and less exact.
+        loader_options: More arguments for `Loader`, such as `direct_io`.
+        workdir: Folder for the temporary datasets. Default: the system's.
         progress: Called before each step.
 
     """
-    options = make_options(transform, recipe, batch_size) | {"direct_io": direct} | dict(loader_options or {})
-    n = samples or (QUICK_SAMPLES if quick else SAMPLES)
-    crowd = cores or usable_cores()
-    sample = take_sample(source, n)
-    names = candidates(sample.own_format, formats, FORMATS)
-    steps = _Steps(progress)
-    with tempfile.TemporaryDirectory(prefix="headrace-plan-", dir=workdir) as folder:
-        effort = _QUICK if quick else _THOROUGH
-        steps.total = len(names) + (2 if crowd > 1 else 1) * len(names) * (1 + effort.rounds)
-        stores = [_store(sample, name, Path(folder), steps) for name in names]
-        numbers = (1, crowd) if crowd > 1 else (1,)
-        runs = [Run(store, options, number) for number in numbers for store in stores]
-        try:
-            _measure(runs, steps, effort)
-        finally:
+    options = {"direct_io": False, **loader_arguments(transform, recipe, batch_size), **(loader_options or {})}
+    max_cores = cores or usable_cores()
+    sample = take_sample(source, samples or (QUICK_SAMPLES if quick else SAMPLES))
+    names = formats_to_measure(sample.own_format, formats)
+    core_counts = sorted({1, max_cores})
+    repeats, seconds = (_QUICK_REPEATS, _QUICK_SECONDS) if quick else (_REPEATS, _SECONDS)
+    steps = _Steps(progress, len(names) * (1 + len(core_counts) * (1 + repeats)))
+    with tempfile.TemporaryDirectory(prefix="headrace-plan-", dir=workdir) as folder, ExitStack() as stack:
+        stored = [_store(sample, name, Path(folder), steps) for name in names]
+        runs = [CalibrationRun(each.format, each.path, options, number) for number in core_counts for each in stored]
+        for run in runs:
+            stack.callback(run.close)
+            steps.next(f"loading {_name(run)}")
+            run.prepare(seconds)
+        for _ in range(repeats):
             for run in runs:
-                run.close()
-        costs = tuple(_cost(store, [run for run in runs if run.store is store], crowd) for store in stores)
-        consumer = statistics.median(turn.consumer for run in runs for turn in best(run.turns))
-        turns = [turn for run in runs for turn in run.turns]
-    return Calibration(
-        costs=costs,
-        images=sample.images,
-        sampled=sample.sampled,
-        batch_size=options["batch_size"],
-        cores=crowd,
-        consumer_seconds=consumer,
-        source_format=sample.own_format or "mixed",
-        recipe=describe(options),
-        provenance={
-            "cpu": cpu_name() or platform.processor() or platform.machine(),
-            "platform": platform.platform(),
-            "direct": direct,
-            "quick": quick,
-            "left_out": len(sample.left_out),
-            "left_out_such_as": sample.left_out[0] if sample.left_out else None,
-            "turns": len(turns),
-            "disturbed_turns": sum(turn.others > MAX_OTHER_LOAD for turn in turns),
-            "settled": all(run.settled for run in runs),
-        },
-    )
+                steps.next(f"measuring {_name(run)}")
+                run.measure()
+        return Calibration(
+            costs=tuple(_cost(each, [run for run in runs if run.format == each.format]) for each in stored),
+            images=sample.images,
+            sampled=sample.sampled,
+            batch_size=options["batch_size"],
+            cores=max_cores,
+            # The start of an epoch adds to it, so the run with the longest epochs counts.
+            consumer_seconds=min(run.consumer_seconds for run in runs),
+            source_format=sample.own_format or "mixed",
+            recipe=describe(options),
+            provenance={
+                "cpu": cpu_name() or platform.processor() or platform.machine(),
+                "platform": platform.platform(),
+                "quick": quick,
+                "repeats": repeats,
+                "spread": max(run.spread for run in runs),
+                "left_out": len(sample.skipped),
+                "left_out_such_as": sample.skipped[0] if sample.skipped else None,
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredSample:
+    """The sample as a dataset in one format."""
+
+    format: str
+    path: Path
+    stored_bytes: float
+    encode_seconds: float
 
 
 @dataclass(slots=True)
 class _Steps:
-    """Counts the steps of a calibration for whoever shows them."""
+    """Counts the steps of a calibration and reports them."""
 
     hook: ProgressHook | None
-    total: int = 1
+    total: int
     done: int = 0
 
-    def next(self, what: str) -> None:
+    def next(self, description: str) -> None:
         if self.hook is not None:
-            self.hook(self.done, max(self.total, self.done + 1), what)
+            self.hook(self.done, self.total, description)
         self.done += 1
 
 
-def _measure(runs: Sequence[Run], steps: _Steps, effort: _Effort) -> None:
-    for run in runs:
-        steps.next(f"loading {_name(run)}")
-        run.prepare(effort.seconds)
-    for _ in range(effort.rounds):
-        for run in runs:
-            steps.next(f"measuring {_name(run)}")
-            run.measure()
-    last = time.monotonic() + effort.patience
-    while time.monotonic() < last and (wanting := [run for run in runs if not run.settled]):
-        for run in wanting:
-            steps.next(f"measuring {_name(run)} again: the machine is not always as fast")
-            run.measure()
+def _name(run: CalibrationRun) -> str:
+    return f"{run.format}, {cores_text(run.cores)}"
 
 
-def _name(run: Run) -> str:
-    return f"{run.store.format}, {run.cores} core{'s' if run.cores > 1 else ''}"
-
-
-def _cost(store: Store, runs: Sequence[Run], crowd: int) -> Cost:
-    alone = next(run for run in runs if run.cores == 1)
-    crowded = next((run for run in runs if run.cores == crowd and crowd > 1), None)
-    return Cost(
-        format=store.format,
-        read_bytes=statistics.mean(turn.read_bytes for run in runs for turn in run.turns),
-        cpu_seconds=_taken(alone),
-        cpu_seconds_crowded=None if crowded is None else _taken(crowded),
-        stored_bytes=store.stored_bytes,
-        encode_seconds=store.encode_seconds,
-        lossless=image_formats.parse(store.format)[0].lossless,
-    )
-
-
-def _taken(run: Run) -> float:
-    """Core seconds that a sample takes away: the CPU time, and what the cores idle between while they are in demand."""
-    return statistics.median(turn.cpu for turn in best(run.turns)) / max(run.use, _LEAST_USE)
-
-
-def _store(sample: SourceSample, name: str, folder: Path, steps: _Steps) -> Store:
+def _store(sample: SourceSample, name: str, folder: Path, steps: _Steps) -> _StoredSample:
     steps.next(f"storing {sample.sampled} images as {name}")
     path = folder / name.replace(":", "-")
-    begun = time.process_time()
+    started = time.process_time()
     report = build(sample.source, path, format=name, workers=1, on_error="skip")
-    seconds = time.process_time() - begun
+    seconds = time.process_time() - started
     for skipped in report.skipped:
-        raise UnsupportedImage(f"{name} cannot hold {skipped.key}: {skipped.reason}; leave {name} out of the formats")
-    return Store(name, path, report.n_bytes / report.samples, seconds / report.samples)
+        raise UnsupportedImage(f"{name} cannot store {skipped.key}: {skipped.reason}; omit {name} from the formats")
+    return _StoredSample(name, path, report.n_bytes / report.samples, seconds / report.samples)
+
+
+def _cost(stored: _StoredSample, runs: Sequence[CalibrationRun]) -> Cost:
+    by_cores = {run.cores: run.core_seconds for run in runs}
+    return Cost(
+        format=stored.format,
+        read_bytes=statistics.mean(run.read_bytes for run in runs),
+        cpu_seconds=by_cores[1],
+        cpu_seconds_crowded=by_cores[max(by_cores)] if len(by_cores) > 1 else None,
+        stored_bytes=stored.stored_bytes,
+        encode_seconds=stored.encode_seconds,
+        lossless=image_formats.parse(stored.format)[0].lossless,
+    )

@@ -1,139 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sample costs in each format, and where those figures come from. Pure: `_calibrate` measures them."""
+"""The cost of a sample in each format. Pure: `_calibrate` measures the figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from headrace.planning.documents import Document, read_json
+from headrace.documents import DocumentReader, load_json
 
 CALIBRATION_VERSION = 1
 
-Place: TypeAlias = Literal["cpu", "device"]
-PLACES: tuple[Place, ...] = ("cpu", "device")
+# Members that are not known are ignored: plans of earlier versions have some.
+READER = DocumentReader(strict=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one sample costs the loader in one format, decoded in one place, under the recipe; a mean over samples."""
+    """The mean cost of loading one sample that is stored in one format."""
 
     format: str
-    place: Place = "cpu"
     read_bytes: float
-    """What is read of it: for a crop, only the tiles that it touches, where the format has tiles."""
+    """Bytes that the loader reads: of a cropped `.hri` image, the tiles that the crop touches."""
     cpu_seconds: float
-    """Of all threads together, the consumer's too, when one core works."""
+    """CPU time of all threads, including the consumer's, when one core works."""
     cpu_seconds_crowded: float | None = None
-    """The same when all cores work that the calibration used: they share caches, memory and clocks."""
-    link_bytes: float = 0.0
-    """What goes to the device."""
-    device_seconds: float = 0.0
-    """Of the device, for decoding, under the training's load."""
+    """The same when all calibrated cores work: they share caches, memory bandwidth and clock rates."""
     stored_bytes: float
     encode_seconds: float = 0.0
-    """Of one core, once, when the dataset is built."""
+    """CPU time to encode the image when the dataset is built."""
     lossless: bool = True
 
     def __post_init__(self) -> None:
-        numbers = (self.read_bytes, self.cpu_seconds, self.link_bytes, self.device_seconds, self.encode_seconds)
-        if min(*numbers, self.stored_bytes, self.cpu_seconds_crowded or 0.0) < 0:
-            raise ValueError(f"a cost of {self.format} is negative: {self}")
+        numbers = (self.read_bytes, self.cpu_seconds, self.encode_seconds, self.stored_bytes)
+        if min(*numbers, self.cpu_seconds_crowded or 0.0) < 0:
+            raise ValueError(f"the costs of {self.format} must be >= 0; got {self}")
 
     def cpu_at(self, cores: float, calibrated_cores: int) -> float:
-        """CPU seconds a sample with so many cores at work: on a line between those that were measured."""
+        """Return CPU seconds per sample with `cores` at work, interpolated between the measured numbers of cores."""
         if self.cpu_seconds_crowded is None or calibrated_cores <= 1 or cores <= 1:
             return self.cpu_seconds
-        # Beyond what was measured nothing is known: the last figure stands.
+        # Beyond the measured number of cores the last figure is used.
         crowding = min(1.0, (cores - 1) / (calibrated_cores - 1))
         return self.cpu_seconds + crowding * (self.cpu_seconds_crowded - self.cpu_seconds)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Any) -> Cost:
-        read = Document(document, "a cost")
-        crowded = read.number("cpu_seconds_crowded", default=-1.0)
-        return cls(
-            format=read.text("format"),
-            place="device" if read.text("place", choices=PLACES, default="cpu") == "device" else "cpu",
-            read_bytes=read.number("read_bytes"),
-            cpu_seconds=read.number("cpu_seconds"),
-            cpu_seconds_crowded=None if crowded < 0 else crowded,
-            link_bytes=read.number("link_bytes", default=0.0),
-            device_seconds=read.number("device_seconds", default=0.0),
-            stored_bytes=read.number("stored_bytes"),
-            encode_seconds=read.number("encode_seconds", default=0.0),
-            lossless=read.flag("lossless", default=True),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The costs of all formats that a source's images could be stored in, measured on a sample of them."""
+    """The costs of a source's images in each format, measured on a sample of them."""
 
     costs: tuple[Cost, ...]
     images: int
-    """In the whole source."""
+    """Number of images in the source."""
     sampled: int
+    """Number of images that were measured."""
     batch_size: int
     cores: int = 1
-    """How many worked where costs are `crowded`."""
+    """Number of cores at work when `cpu_seconds_crowded` was measured."""
     consumer_seconds: float = 0.0
-    """A sample, of the thread that takes the batches: it adds to the trainer's step."""
+    """Seconds per sample of the thread that receives the batches; they add to the training step."""
     source_format: str = "mixed"
-    """What all files of the source are, as far as was seen."""
+    """The format of the source's files, if all sampled files have the same."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.costs:
-            raise ValueError("a calibration has the cost of at least one format")
-        if self.images < 1 or self.batch_size < 1:
+            raise ValueError("a calibration must have the cost of at least one format")
+        if self.images < 1 or self.batch_size < 1 or self.cores < 1:
             raise ValueError(
-                f"a calibration of {self.images} images in batches of {self.batch_size}: both are positive"
+                f"images, batch_size and cores of a calibration must be >= 1; "
+                f"got {self.images}, {self.batch_size} and {self.cores}"
             )
-        named = [(cost.format, cost.place) for cost in self.costs]
-        if len(set(named)) != len(named):
-            raise ValueError("a calibration has a format twice in one place")
+        if len(set(self.formats)) != len(self.costs):
+            raise ValueError(f"a calibration must have each format once; got {', '.join(self.formats)}")
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Each once, in the order of their costs."""
-        return tuple(dict.fromkeys(cost.format for cost in self.costs))
+        """The formats, in the order of their costs."""
+        return tuple(cost.format for cost in self.costs)
 
-    def cost(self, format_name: str, place: Place = "cpu") -> Cost:
+    def cost(self, format_name: str) -> Cost:
+        """Return the cost of one format."""
         for cost in self.costs:
-            if (cost.format, cost.place) == (format_name, place):
+            if cost.format == format_name:
                 return cost
-        raise ValueError(f"{format_name} on the {place} was not calibrated; there are {', '.join(self.formats)}")
+        raise ValueError(f"{format_name} was not calibrated; the calibrated formats are {', '.join(self.formats)}")
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "version": CALIBRATION_VERSION,
-            **{name: getattr(self, name) for name in ("images", "sampled", "batch_size", "cores", "consumer_seconds")},
-            "source_format": self.source_format,
-            "costs": [cost.to_json() for cost in self.costs],
-            "recipe": dict(self.recipe),
-            "provenance": dict(self.provenance),
-        }
+        """Return the calibration as a JSON object (spec/plan.md)."""
+        return {"version": CALIBRATION_VERSION, **asdict(self), "costs": [asdict(cost) for cost in self.costs]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Calibration:
-        """Read a calibration from a JSON object or a file. What is not as it should be is a ValueError."""
-        read = Document(read_json(document, "calibration"), "the calibration")
-        read.version(CALIBRATION_VERSION)
-        return cls(
-            costs=tuple(Cost.from_json(cost) for cost in read.items("costs")),
-            images=read.integer("images", least=1),
-            sampled=read.integer("sampled"),
-            batch_size=read.integer("batch_size", least=1),
-            cores=read.integer("cores", least=1),
-            consumer_seconds=read.number("consumer_seconds", default=0.0),
-            source_format=read.text("source_format", default="mixed"),
-            recipe=read.plain("recipe"),
-            provenance=read.plain("provenance"),
-        )
+        """Read a calibration from a JSON object or a file; ValueError names what is not valid."""
+        tree = load_json(document, "calibration")
+        READER.require_version(tree, CALIBRATION_VERSION, "calibration")
+        return READER.read(cls, tree, "calibration")

@@ -1,53 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the samples of a calibration are loaded: as the recipe, or the transform and batch size, say."""
+"""How the samples of a calibration are loaded: by a recipe, by a transform, or as most people load photographs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace import formats as image_formats
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
 
+RecipeSource: TypeAlias = Recipe | Mapping[str, Any] | str | PathLike[str]
+"""A recipe, its JSON object, or the path of its JSON file."""
+
 USUAL_CROP, USUAL_BATCH = 224, 64
-# What nearly everyone normalises photographs by; the figures do not change the speed.
+FORMATS = ("hri:dense", "hri:fast", "raw")
+"""Formats that are measured beside the source's own, unless others are named."""
+
+# The usual values for photographs; they do not change the speed.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_OF_A_RECIPE = ("batch_size", "dtype", "layout", "color", "min_area", "approximate_jpeg")
-
-
-def loader_options(
-    transform: Any, recipe: Recipe | Mapping[str, Any] | str | PathLike[str] | None, batch_size: int
-) -> dict[str, Any]:
-    """Arguments of the loader. Arrays come as NumPy's: a calibration needs no framework."""
-    if recipe is None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size is at least 1, not {batch_size}")
-        return {"transform": transform, "batch_size": batch_size, "output": "numpy"}
-    if transform is not None:
-        raise ValueError("a recipe has its transforms: give one of recipe and transform")
-    read = read_recipe(recipe)
-    options = {name: getattr(read, name) for name in _OF_A_RECIPE}
-    return {**options, "transform": list(read.transforms), "fields": list(read.fields), "output": "numpy"}
+_RECIPE_OPTIONS = ("batch_size", "dtype", "layout", "color", "min_area", "approximate_jpeg")
 
 
 def usual_transform(crop: int | None = None) -> list[Transform]:
-    """What most do with photographs, where nobody says otherwise: a random crop, a flip, and normalisation."""
+    """Return the usual transforms for photographs: a random crop (224 pixels), a flip, and normalization."""
     return [RandomResizedCrop(crop or USUAL_CROP), HorizontalFlip(), Normalize(_MEAN, _STD)]
 
 
-def read_recipe(recipe: Recipe | Mapping[str, Any] | str | PathLike[str]) -> Recipe:
-    """Take a recipe, its JSON object or its file."""
-    if isinstance(recipe, Recipe):
-        return recipe
-    if isinstance(recipe, Mapping):
-        return Recipe.from_json(recipe)
-    return Recipe.from_json(Path(recipe).read_bytes())
+def loader_arguments(transform: Any, recipe: RecipeSource | None, batch_size: int | None) -> dict[str, Any]:
+    """Return arguments for `Loader`. Batches are NumPy arrays: a calibration needs no framework."""
+    if recipe is not None:
+        if transform is not None or batch_size is not None:
+            raise ValueError("a recipe has its own transforms and batch size: omit transform, crop and batch_size")
+        read = recipe if isinstance(recipe, Recipe) else Recipe.from_json(_recipe_document(recipe))
+        options = {name: getattr(read, name) for name in _RECIPE_OPTIONS}
+        return {**options, "transform": list(read.transforms), "fields": list(read.fields), "output": "numpy"}
+    size = USUAL_BATCH if batch_size is None else batch_size
+    if size < 1:
+        raise ValueError(f"batch_size must be >= 1; got {size}")
+    return {"transform": transform, "batch_size": size, "output": "numpy"}
+
+
+def _recipe_document(recipe: Mapping[str, Any] | str | PathLike[str]) -> Mapping[str, Any] | bytes:
+    return recipe if isinstance(recipe, Mapping) else Path(recipe).read_bytes()
 
 
 def describe(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as JSON; of functions their names."""
+    """Return loader arguments as JSON values; functions are given by name."""
     given = options.get("transform")
     steps = given if isinstance(given, Sequence) else [] if given is None else [given]
     transforms = [
@@ -62,14 +62,12 @@ def describe(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, "transforms": transforms}
 
 
-def candidates(own: str | None, wanted: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
-    """The formats to try, the source's own first; ValueError if a lossy one is wanted that the source is not."""
-    chosen = list(dict.fromkeys(([own] if own else []) + list(usual))) if wanted is None else list(wanted)
+def formats_to_measure(own: str | None, named: Sequence[str] | None) -> list[str]:
+    """Return the formats to measure, the source's own first; a lossy format must be the source's own."""
+    chosen = list(dict.fromkeys(([own] if own else []) + list(FORMATS))) if named is None else list(named)
+    if not chosen:
+        raise ValueError("formats must name at least one format")
     for name in chosen:
         if not image_formats.parse(name)[0].lossless and name != own:
-            raise ValueError(
-                f"{name} would lose pixels: a plan keeps a lossy source's own files, and is lossless otherwise"
-            )
-    if not chosen:
-        raise ValueError("name at least one format to try")
+            raise ValueError(f"formats must be lossless, or the source's own; got {name}, which would lose pixels")
     return chosen

@@ -5,23 +5,24 @@ Offload workers prepare batches beside the host, so their rates add up, and the 
 
     rate = min( host + workers · worker_rate,  batch_size / step )        images per second
 
-`host` is the plan's rate without a trainer. A worker is as fast as one core of the machine that the costs were measured
-on, unless its time per batch is given.
+`host` is the plan's rate without a trainer. A worker is as fast as one core of the calibrated machine, unless its time
+per batch is given.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
-from headrace.planning._cost import Calibration
+from headrace.documents import finite, save_json
+from headrace.planning._cost import READER, Calibration
 from headrace.planning._machine import Machine
-from headrace.planning._plan import plan
 from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
-from headrace.planning.documents import Document, finite, write_json
+from headrace.planning._solve import solve
 from headrace.units import parse_list, parse_number, parse_range
 
 SIZING_VERSION = 1
@@ -46,11 +47,12 @@ class MachineGrid:
     offload_workers: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        if not (self.cores and self.storage_rates and self.steps and self.offload_workers):
+        axes = (self.cores, self.storage_rates, self.steps, self.offload_workers)
+        if not all(axes):
             raise ValueError("cores, storage_rates, steps and offload_workers must have at least one value each")
         if min(*self.cores, *self.storage_rates, *self.steps) <= 0 or min(self.offload_workers) < 0:
             raise ValueError("cores, storage_rates and steps must be > 0, and offload_workers >= 0")
-        count = len(self.cores) * len(self.storage_rates) * len(self.steps) * len(self.offload_workers)
+        count = math.prod(map(len, axes))
         if count > _MAX_MACHINES:
             raise ValueError(f"at most {_MAX_MACHINES} machines can be compared; got {count}: give fewer values")
 
@@ -83,7 +85,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedMachine:
-    """A machine with the mix of formats that suits it best, and what it is predicted to give."""
+    """A machine with its best mix of formats, and what is predicted for it."""
 
     cores: float
     storage_rate: float
@@ -94,10 +96,9 @@ class SizedMachine:
     busy: float
     """Share of the time that the GPU works."""
     shares: Mapping[str, float]
-    binds: tuple[str, ...]
-    """The bottlenecks."""
+    bottlenecks: tuple[str, ...] = ()
     dollars_per_hour: float
-    images_per_dollar: float
+    images_per_dollar: float = math.inf
     """Or per unit of another currency; infinite without prices."""
 
     @property
@@ -106,20 +107,9 @@ class SizedMachine:
         return self.busy >= BUSY
 
     def to_json(self) -> dict[str, Any]:
-        plain = asdict(self) | {"shares": dict(self.shares), "binds": list(self.binds)}
-        return plain | {"images_per_dollar": finite(self.images_per_dollar)}
-
-    @classmethod
-    def from_json(cls, document: Any) -> SizedMachine:
-        read = Document(document, "a machine of the sizing")
-        numbers = ("cores", "storage_rate", "step", "rate", "busy", "dollars_per_hour")
-        return cls(
-            **{name: read.number(name) for name in numbers},
-            offload_workers=int(read.number("offload_workers", default=0.0)),
-            shares=read.numbers("shares"),
-            binds=tuple(map(str, read.items("binds"))),
-            images_per_dollar=read.number("images_per_dollar", default=math.inf),
-        )
+        """Return the machine as a JSON object."""
+        images_per_dollar = finite(self.images_per_dollar)
+        return {**asdict(self), "bottlenecks": list(self.bottlenecks), "images_per_dollar": images_per_dollar}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +119,7 @@ class Sizing:
     prices: Prices
     batch_size: int
     images: int
-    machines: tuple[SizedMachine, ...]
+    points: tuple[SizedMachine, ...]
 
     @property
     def best(self) -> tuple[SizedMachine, ...]:
@@ -137,43 +127,35 @@ class Sizing:
 
         Of equally cheap machines, the one with fewer workers, fewer cores and slower storage.
         """
-        return tuple(_best([each for each in self.machines if each.step == step]) for step in self.steps)
+        return tuple(_best([each for each in self.points if each.step == step]) for step in self.steps)
 
     @property
     def steps(self) -> tuple[float, ...]:
-        return tuple(sorted({each.step for each in self.machines}))
+        return tuple(sorted({each.step for each in self.points}))
 
     def to_json(self) -> dict[str, Any]:
+        """Return all machines as a JSON object (spec/plan.md)."""
         return {
             "version": SIZING_VERSION,
             "prices": asdict(self.prices),
             "batch_size": self.batch_size,
             "images": self.images,
-            "cores": sorted({each.cores for each in self.machines}),
-            "storage_rates": sorted({each.storage_rate for each in self.machines}),
+            "cores": sorted({each.cores for each in self.points}),
+            "storage_rates": sorted({each.storage_rate for each in self.points}),
             "steps": list(self.steps),
-            "points": [each.to_json() for each in self.machines],
+            "points": [each.to_json() for each in self.points],
             "best": [each.to_json() for each in self.best],
         }
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write all machines as JSON."""
-        write_json(path, self.to_json())
-
     @classmethod
     def from_json(cls, document: Any) -> Sizing:
-        read = Document(document, "the sizing")
-        read.version(SIZING_VERSION)
-        prices = read.inner("prices")
-        names = ("vcpu_hour", "accelerator_hour", "gb_month", "offload_hour")
-        return cls(
-            prices=Prices(
-                **{name: prices.number(name, default=0.0) for name in names}, currency=prices.text("currency")
-            ),
-            batch_size=read.integer("batch_size", least=1),
-            images=read.integer("images", least=1),
-            machines=tuple(map(SizedMachine.from_json, read.items("points"))),
-        )
+        """Read a sizing from a JSON object; ValueError names what is not valid."""
+        READER.require_version(document, SIZING_VERSION, "sizing")
+        return READER.read(cls, document, "sizing")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all machines as JSON."""
+        save_json(path, self.to_json())
 
 
 def size_machines(
@@ -181,7 +163,7 @@ def size_machines(
     grid: MachineGrid,
     prices: Prices | None = None,
     *,
-    machine: Machine | None = None,
+    trainer_cores: float = 0.0,
     offload_seconds: float | None = None,
     disk_budget: float | None = None,
     formats: Sequence[str] | None = None,
@@ -189,48 +171,45 @@ def size_machines(
     """Plan for every machine of a grid.
 
     Args:
-        calibration: What a sample costs in each format.
+        calibration: The costs of a sample in each format.
         grid: The machines.
         prices: Their prices; None compares speed only.
-        machine: What all machines have in common: efficiency, and the cores that the trainer takes.
+        trainer_cores: Cores that the training itself keeps busy.
         offload_seconds: Seconds that one offload worker takes per batch; None is one core of the calibrated machine.
-        disk_budget: Bytes that the images may take in total.
+        disk_budget: Bytes that all images together may take.
         formats: Consider only these.
 
     """
     if offload_seconds is not None and not offload_seconds > 0:
         raise ValueError(f"offload_seconds must be > 0; got {offload_seconds}")
-    costs = prices or Prices()
-    common = machine or Machine(cores=1)
+    charged = prices or Prices()
     found: list[SizedMachine] = []
-    for step in grid.steps:
-        for storage_rate in grid.storage_rates:
-            for cores in grid.cores:
-                on = common.replace(cores=cores, storage_rate=storage_rate, emulated=True)
-                alone = plan(calibration, on, step=step, disk_budget=disk_budget, formats=formats).predicted
-                worker_rate = _worker_rate(calibration, alone, offload_seconds)
-                for workers in grid.offload_workers:
-                    hourly = costs.per_hour(cores, alone.stored_bytes, workers)
-                    rate, limits = _with_workers(alone, workers * worker_rate)
-                    found.append(
-                        SizedMachine(
-                            cores=cores,
-                            storage_rate=storage_rate,
-                            offload_workers=workers,
-                            step=step,
-                            rate=rate,
-                            busy=min(1.0, rate * step / calibration.batch_size),
-                            shares=alone.shares,
-                            binds=limits,
-                            dollars_per_hour=hourly,
-                            images_per_dollar=rate * 3600 / hourly if hourly > 0 else math.inf,
-                        )
-                    )
-    return Sizing(prices=costs, batch_size=calibration.batch_size, images=calibration.images, machines=tuple(found))
+    for step, storage_rate, cores in itertools.product(grid.steps, grid.storage_rates, grid.cores):
+        on = Machine(cores=cores, storage_rate=storage_rate, trainer_cores=trainer_cores, emulated=True)
+        alone = solve(calibration, on, step=step, disk_budget=disk_budget, formats=formats).predicted
+        worker_rate = _worker_rate(calibration, alone, offload_seconds)
+        for workers in grid.offload_workers:
+            hourly = charged.per_hour(cores, alone.stored_bytes, workers)
+            rate, bottlenecks = _with_workers(alone, workers * worker_rate)
+            found.append(
+                SizedMachine(
+                    cores=cores,
+                    storage_rate=storage_rate,
+                    offload_workers=workers,
+                    step=step,
+                    rate=rate,
+                    busy=min(1.0, rate * step / calibration.batch_size),
+                    shares=alone.shares,
+                    bottlenecks=bottlenecks,
+                    dollars_per_hour=hourly,
+                    images_per_dollar=rate * 3600 / hourly if hourly > 0 else math.inf,
+                )
+            )
+    return Sizing(prices=charged, batch_size=calibration.batch_size, images=calibration.images, points=tuple(found))
 
 
 def _worker_rate(calibration: Calibration, alone: Prediction, offload_seconds: float | None) -> float:
-    """Images per second of one offload worker."""
+    """Return the images per second of one offload worker."""
     if offload_seconds is not None:
         return calibration.batch_size / offload_seconds
     seconds = sum(share * calibration.cost(name).cpu_seconds for name, share in alone.shares.items())
@@ -240,12 +219,12 @@ def _worker_rate(calibration: Calibration, alone: Prediction, offload_seconds: f
 def _with_workers(alone: Prediction, workers_rate: float) -> tuple[float, tuple[str, ...]]:
     """Return the rate of host and offload workers together, and the bottlenecks."""
     if workers_rate == 0:
-        return alone.rate, alone.binds
+        return alone.rate, alone.bottlenecks
     trainer = 1 / alone.seconds["trainer"] if alone.seconds["trainer"] > 0 else math.inf
     both = alone.preparation_rate + workers_rate
     if both >= trainer / BOTTLENECK_SHARE:
         return trainer, ("trainer",)
-    host = tuple(name for name in alone.binds if name != "trainer")
+    host = tuple(name for name in alone.bottlenecks if name != "trainer")
     return min(both, trainer), host if both < trainer * BOTTLENECK_SHARE else (*host, "trainer")
 
 
@@ -267,13 +246,15 @@ def parse_prices(text: str) -> Prices:
     return Prices(**found)
 
 
-def parse_values(text: str, read: Callable[[str], float] = parse_number, *, whole: bool = False) -> tuple[float, ...]:
+def parse_values(
+    text: str, read: Callable[[str], float] = parse_number, *, integers: bool = False
+) -> tuple[float, ...]:
     """Read a list such as `2,4,8`, or a range such as `2..64` as 6 values in equal ratios.
 
     Args:
         text: What the user wrote.
         read: Reads one value.
-        whole: Round the values of a range to whole numbers.
+        integers: Round the values of a range to integers.
 
     """
     if ".." not in text:
@@ -283,4 +264,4 @@ def parse_values(text: str, read: Callable[[str], float] = parse_number, *, whol
         raise ValueError(f"a range must start above 0 and not end before it starts; got {text!r}")
     ratio = (high / low) ** (1 / (_VALUES_PER_RANGE - 1))
     found = (low * ratio**k for k in range(_VALUES_PER_RANGE))
-    return tuple(dict.fromkeys(float(round(each)) if whole and each >= 1 else each for each in found))
+    return tuple(dict.fromkeys(float(round(each)) if integers and each >= 1 else each for each in found))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of the commands that profiles and plans print: each command runs as it is printed."""
+"""Commands that profiles and plans print: each runs as printed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 def shell_word(text: str) -> str:
     r"""Quote a word for a POSIX shell; a path that begins with a dash is not taken for an option.
 
-    What a terminal would not show as it is (control characters, bytes that are not UTF-8) is written as `$'\x1b'`,
-    which bash and zsh read.
+    Characters that a terminal would not print (control characters, bytes that are not UTF-8) are written as `$'\x1b'`,
+    which bash and zsh understand.
     """
     text = f"./{text}" if text.startswith("-") else text
     if text.isprintable():
@@ -32,8 +32,8 @@ def _escaped(letter: str) -> str:
 def command_line(*words: str | Iterable[str]) -> str:
     """Join words and lists of options into a command.
 
-    A word by itself is never an option, whatever it begins with; in a list what begins with a dash is, and what follows
-    an option is its value.
+    A word is never read as an option, even if it begins with a dash. In a list, a word that begins with a dash is an
+    option, and the next word is its value.
     """
     return " ".join(shell_word(word) if isinstance(word, str) else _options_text(list(word)) for word in words if word)
 
@@ -47,7 +47,7 @@ def _options_text(words: list[str]) -> str:
 
 
 def usual_dataset_path(source: str, *, is_dataset: bool) -> str:
-    """The path that a dataset of a source usually gets: `photos.hr` beside `photos`."""
+    """Return the usual path of a dataset that is built from a source: `photos.hr` next to `photos`."""
     name = source.rstrip("/")
     if is_dataset:
         return f"{name.removesuffix('.hr')}.new.hr"
@@ -55,17 +55,17 @@ def usual_dataset_path(source: str, *, is_dataset: bool) -> str:
 
 
 def new_dataset_path(source: str | os.PathLike[str], *, is_dataset: bool) -> str:
-    """A path at which nothing exists yet and where this process may write: beside the source, or in the current folder.
+    """Return a path that does not exist and can be written: next to the source, or in the current folder.
 
     Args:
         source: A folder, file, glob or dataset that `headrace build` can read.
-        is_dataset: Whether it is a dataset already.
+        is_dataset: Whether the source is a dataset.
 
     """
-    given = os.fspath(source)
-    if PurePath(given).name in ("", "..") and Path(given).resolve().name:
-        given = str(Path(given).resolve())
-    wanted = Path(usual_dataset_path(given, is_dataset=is_dataset))
+    path = os.fspath(source)
+    if PurePath(path).name in ("", "..") and Path(path).resolve().name:
+        path = str(Path(path).resolve())
+    wanted = Path(usual_dataset_path(path, is_dataset=is_dataset))
     if not os.access(wanted.parent, os.W_OK | os.X_OK):
         wanted = Path(wanted.name)
     stem = wanted.name.removesuffix(".hr")

@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.documents import DocumentReader, to_json
 from headrace.errors import InvalidReport, MissingExtra
-from headrace.profiling import _document
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._remedies import next_step
 from headrace.profiling.judging._verdict import Verdict, judge
@@ -41,8 +41,8 @@ class Report:
         return {
             "headrace": _KIND,
             "version": VERSION,
-            "measurements": _document.write(self.measurements, "measurements"),
-            "verdict": _document.write(self.verdict, "verdict"),
+            "measurements": to_json(self.measurements, "measurements", InvalidReport),
+            "verdict": to_json(self.verdict, "verdict", InvalidReport),
         }
 
     @classmethod
@@ -55,7 +55,7 @@ class Report:
                 f"the version of a report must be {VERSION}; got {tree.get('version')!r}; "
                 f"use the Headrace that wrote it, or profile again"
             )
-        return cls(_document.read(Measurements, tree.get("measurements"), "measurements"))
+        return cls(DocumentReader(InvalidReport).read(Measurements, tree.get("measurements"), "measurements"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Report:

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
 from headrace.measuring import FileRange, encoded_image, some_of
-from headrace.planning import Calibration, Machine, plan
+from headrace.planning import Calibration, Machine, solve
 from headrace.profiling._measurements import FormatCost, FormatMix, Measurements
 from headrace.profiling.judging._remedies_stored import storage_bandwidth
 from headrace.profiling.stages._storage import compare_with_records
@@ -97,7 +97,7 @@ def add_costs(calibration: Calibration, found: Measurements, settings: Settings)
         emulated=settings.emulation.text is not None,
     )
     try:
-        predicted = plan(calibration, machine, step=(trainer.step_seconds if trainer else None) or 0.0).predicted
+        predicted = solve(calibration, machine, step=(trainer.step_seconds if trainer else None) or 0.0).predicted
     except MissingExtra as error:
         return changes | {"notes": [f"no mix of formats was computed: {error}"]}
     except HeadraceError as error:

@@ -45,8 +45,6 @@ class Emulation:
         if text is None:
             return cls()
         found = parse_emulation(text)
-        if "link_rate" in found:
-            raise ProfileError("a profile cannot emulate a link; `headrace plan --emulate` can assume one")
         cores = found.get("cores")
         if cores is not None and cores != int(cores):
             raise ProfileError(f"the number of emulated cores must be an integer; got {cores:g}")

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `plan` and `size` share: options, costs that were measured earlier, and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headrace.planning import Calibration, Machine, ProgressHook
+    from headrace.profiling import Report
+
+PLAN = Path("plan.json")
+
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option("--calibration", help="Use the costs of this earlier plan and measure nothing.", show_default=False),
+]
+ReportFolder = Annotated[
+    Path | None,
+    typer.Option("--report", help="Use the costs of this profile's report and measure nothing.", show_default=False),
+]
+DiskBudget = Annotated[
+    str | None,
+    typer.Option(help="Take the fastest formats that fit in this much disk, as in 500GB.", show_default=False),
+]
+Formats = Annotated[
+    str | None, typer.Option(help="Consider only these formats, as in hri:fast,raw.", show_default="all lossless")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Measure fewer images and repeats; less exact.")]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCosts:
+    """Costs, machine and step of an earlier plan or report; None and 0 if they are not known."""
+
+    calibration: Calibration | None = None
+    machine: Machine | None = None
+    step: float = 0.0
+    report: Report | None = None
+
+
+def find_costs(calibration: Path | None, report: Path | None, source: str | None) -> KnownCosts:
+    """Read the costs of an earlier plan, calibration or report; without them a source is needed."""
+    from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
+
+    if calibration is not None and report is not None:
+        raise typer.BadParameter("--calibration and --report both have costs: give one of them")
+    known, missing = KnownCosts(), ""
+    if calibration is not None:
+        costs = planning.read_costs(calibration)
+        if isinstance(costs, planning.Plan):
+            known = KnownCosts(costs.calibration, costs.machine, costs.step)
+        else:
+            known = KnownCosts(costs)
+    elif report is not None:
+        known = _from_report(report, source)
+        missing = f"{report} has no costs of formats: its profile omitted them or ended early; "
+    if known.calibration is None and source is None:
+        raise typer.BadParameter(
+            f"{missing}give a SOURCE_OR_DATASET to measure, or earlier measurements with --calibration plan.json "
+            f"or --report"
+        )
+    return known
+
+
+def _from_report(folder: Path, source: str | None) -> KnownCosts:
+    from headrace import planning, profiling  # noqa: PLC0415
+
+    report = profiling.Report.load(folder)
+    found = report.measurements
+    costs = None if found.calibration is None else planning.Calibration.from_json(found.calibration)
+    reads = [stage for stage in found.stages if stage.name == "read" and stage.n_bytes]
+    rates = [rate.rate * (stage.n_bytes or 0) for stage in reads for rate in stage.cold_rates]
+    trainer: Any = found.differential
+    machine = planning.find_machine(
+        source,
+        costs,
+        # If epochs read from memory, storage is no limit: the plan is for the run that the profile measured.
+        storage_rate=max(rates, default=None) if found.reads_from_storage else math.inf,
+        cores=found.machine.cores,
+        trainer_cores=0.0 if trainer is None or trainer.stated else trainer.trainer_cores or 0.0,
+    )
+    step = 0.0 if trainer is None else trainer.step_seconds or 0.0
+    return KnownCosts(costs, machine.replace(emulated=found.machine.emulated is not None), step, report)
+
+
+def parse_formats(text: str | None) -> list[str] | None:
+    """Read `hri:fast,raw`."""
+    if text is None:
+        return None
+    names = [name for name in map(str.strip, text.split(",")) if name]
+    if not names:
+        raise typer.BadParameter("name at least one format, as in hri:fast,raw", param_hint="--formats")
+    return names
+
+
+def prepare_output(output: Path) -> None:
+    """Create the folder of an output file."""
+    if output.is_dir():
+        raise ValueError(f"--output must be a file, such as {output / PLAN}; got the folder {output}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+
+
+def mix_text(shares: Mapping[str, float]) -> str:
+    """Return `62% hri:fast + 38% raw`, or the name of a single format."""
+    return (
+        " + ".join(f"{share:.0%} {name}" for name, share in shares.items()) if len(shares) > 1 else next(iter(shares))
+    )
+
+
+def new_table(title: str) -> Table:
+    from rich import box  # noqa: PLC0415 - slow to import
+    from rich.table import Table  # noqa: PLC0415
+
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+
+
+def longest_name(mixes: Iterable[Mapping[str, float]]) -> int:
+    """Return the width of a column of mixes that breaks between formats, and not within a name."""
+    return max((len(name) for shares in mixes for name in shares), default=0)
+
+
+def print_table(table: Table) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+
+    Console().print(table)
+
+
+@contextmanager
+def shown_progress(*, quiet: bool) -> Iterator[ProgressHook | None]:
+    """Show the steps of a calibration on standard error, if it is a terminal."""
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("listing the source", total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)

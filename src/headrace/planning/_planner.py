@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace.plan`: measure the images and the machine, and return the best mix of formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from headrace.documents import load_json
+from headrace.planning._calibrate import ProgressHook, calibrate
+from headrace.planning._cost import Calibration
+from headrace.planning._machine import Machine, find_machine, parse_emulation
+from headrace.planning._options import RecipeSource, usual_transform
+from headrace.planning._plan import Plan
+from headrace.planning._search import find_solver
+from headrace.planning._solve import solve
+from headrace.units import parse_bytes
+
+
+def plan(
+    source: Any = None,
+    *,
+    step: float | None = None,
+    disk_budget: float | str | None = None,
+    emulate: str | None = None,
+    renditions: int = 1,
+    recipe: RecipeSource | None = None,
+    transform: Any = None,
+    crop: int | None = None,
+    batch_size: int | None = None,
+    formats: Sequence[str] | None = None,
+    calibration: Calibration | Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
+    machine: Machine | None = None,
+    quick: bool = False,
+    workdir: str | PathLike[str] | None = None,
+    progress: ProgressHook | None = None,
+) -> Plan:
+    """Find the mix of formats with which this machine prepares the most images per second.
+
+    A sample of the images is stored in each format and loaded as in training, and storage is measured. A linear program
+    then divides the images among the formats. Takes about half a minute; needs the extra `plan`.
+
+    Without a disk budget each doubling of the dataset's size must make the run at least 10 % faster.
+
+    Args:
+        source: A dataset or its path, or any source that `headrace.build` accepts. Not needed with a calibration.
+        step: Seconds of a training step per batch. Default: the earlier plan's, or 0, which is no trainer.
+        disk_budget: Take the fastest mix that fits in this many bytes, or in a size such as `"500GB"`.
+        emulate: Plan for another machine, as in `"storage=200MB/s,cores=2"`.
+        renditions: With 2, every image is stored in two formats, and the loader chooses while it runs.
+        recipe: A `Recipe`, its JSON object or its file, instead of transform and batch size.
+        transform: As for `Loader`. Default: a random crop, a flip, and normalization.
+        crop: Side of the default transform's crop in pixels (default 224).
+        batch_size: Images per batch (default 64).
+        formats: Consider only these. Default: the lossless formats, and the source's own files.
+        calibration: Costs that were measured earlier, instead of a measurement: a `Calibration`, a `Plan`, or the JSON
+            object or file of either. A plan's machine and step are used too.
+        machine: The machine to plan for. Default: the earlier plan's, or this one, whose storage is measured.
+        quick: Measure fewer images and repeats: a few seconds, and less exact.
+        workdir: Folder for temporary files. Default: the system's.
+        progress: Called before each step with the finished steps, all steps, and a description of the next one.
+
+    Raises:
+        InfeasiblePlan: No format fits the disk budget.
+        MissingExtra: SciPy is not installed.
+
+    """
+    # Everything that can be checked is checked before anything is measured.
+    emulated = parse_emulation(emulate or "")
+    budget = parse_bytes(disk_budget) if isinstance(disk_budget, str) else disk_budget
+    find_solver()
+    earlier = None if calibration is None else read_costs(calibration)
+    if earlier is not None:
+        if any(each is not None for each in (recipe, transform, crop, batch_size)):
+            raise ValueError(
+                "the costs were measured with their own transforms and batch size: "
+                "omit recipe, transform, crop and batch_size"
+            )
+        costs = earlier.calibration if isinstance(earlier, Plan) else earlier
+    elif source is None:
+        raise ValueError("give a source to measure, or a calibration that was measured earlier")
+    else:
+        costs = calibrate(
+            source,
+            **image_options(recipe, transform, crop, batch_size),
+            formats=formats,
+            quick=quick,
+            workdir=workdir,
+            progress=progress,
+        )
+    if isinstance(earlier, Plan):
+        step = earlier.step if step is None else step
+        machine = earlier.machine if machine is None else machine
+    if machine is None:
+        machine = find_machine(source, costs, **emulated)
+    elif emulated:
+        machine = machine.replace(**emulated, emulated=True)
+    return solve(costs, machine, step=step or 0.0, disk_budget=budget, formats=formats, renditions=renditions)
+
+
+def image_options(
+    recipe: RecipeSource | None, transform: Any, crop: int | None, batch_size: int | None
+) -> dict[str, Any]:
+    """Return arguments of `calibrate` that define how images are loaded, with the usual transform by default."""
+    if transform is not None and crop is not None:
+        raise ValueError("crop is a part of the default transform: give crop or transform, not both")
+    if recipe is None and transform is None:
+        transform = usual_transform(crop)
+    elif crop is not None:
+        raise ValueError("a recipe has its own transforms: omit crop")
+    return {"recipe": recipe, "transform": transform, "batch_size": batch_size}
+
+
+def read_costs(given: Calibration | Plan | Mapping[str, Any] | str | PathLike[str]) -> Calibration | Plan:
+    """Return a calibration or an earlier plan, from itself, its JSON object or its file."""
+    if isinstance(given, Calibration | Plan):
+        return given
+    tree = load_json(given, "plan")
+    is_plan = isinstance(tree, Mapping) and "calibration" in tree
+    return Plan.from_json(tree) if is_plan else Calibration.from_json(tree)
