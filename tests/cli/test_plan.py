@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace import profiling
 from headrace.cli import app
-from headrace.planning import USUAL_BATCH, Calibration, Plan, Sizing
-from headrace.profiling.subjects._settings import read_recipe
+from headrace.planning import Calibration, Plan, Sizing, usual_transform
 
 
 @pytest.fixture
@@ -113,8 +112,8 @@ def report(made, tmp_path):
         n_bytes=20_000.0,
     )
     measurements = profiling.Measurements(
-        machine=profiling.Machine(cores=2),
-        source=profiling.Source(kind="folder", name="photos", samples=12),
+        machine=profiling.MachineFacts(cores=2),
+        source=profiling.ProfiledSource(kind="folder", name="photos", samples=12),
         stages=(read,),
         differential=profiling.Differential(trainer=100.0, step_seconds=0.04, trainer_cores=0.5),
         calibration=Plan.from_json(made[0]).calibration.to_json(),
@@ -218,13 +217,10 @@ def test_damaged_files_do_not_count_and_are_reported(run, tmp_path):
     assert headrace.build("my photos", "photos.hr", plan="plan.json", on_error="skip").samples == 5
 
 
-def test_a_plan_and_a_profile_load_images_alike(made):
-    """Their costs are compared with each other: what is done to the images by default is the same."""
+def test_a_plan_uses_the_same_transforms_as_a_profile(made):
     recipe = Plan.from_json(made[0]).calibration.recipe
-    making = read_recipe(None, transform=None, crop=48, batch_size=None)
 
-    assert recipe["transforms"] == [step.to_json() for step in making.transform]
-    assert making.batch_size == USUAL_BATCH
+    assert recipe["transforms"] == [step.to_json() for step in usual_transform(48)]
 
 
 def test_machines_with_which_the_gpu_waits_are_named(run_size, made):

@@ -9,22 +9,20 @@ from headrace.profiling import (
     Differential,
     Energy,
     FormatCost,
-    Machine,
+    FormatMix,
+    MachineFacts,
     Measurements,
     Memory,
-    Mix,
+    ProfiledSource,
     Rate,
     RawAndRecords,
     RecipeSummary,
-    Source,
     Stage,
-    WhatIf,
-    WhatIfPoint,
 )
 
 CORES = 8
 EVEN = 1000.0
-"""Images a second of every place of `even`."""
+"""Images per second of every place of `even`."""
 
 
 def curve(rate: float, *, cores: int = CORES, efficiency: float = 1.0) -> tuple[Rate, ...]:
@@ -52,8 +50,8 @@ def even(trainer: float | None = EVEN, **changes: float) -> Measurements:
     """Every stage four times as fast as a trainer of 1000 images/s needs; `changes` are rates of stages."""
     rates = {**dict.fromkeys(STAGE_NAMES, 4 * EVEN), **changes}
     return Measurements(
-        machine=Machine(cores=CORES),
-        source=Source(kind="folder", name="photos"),
+        machine=MachineFacts(cores=CORES),
+        source=ProfiledSource(kind="folder", name="photos"),
         stages=stages(**rates),
         differential=None if trainer is None else Differential(trainer=trainer),
         reads_cold=True,
@@ -63,8 +61,8 @@ def even(trainer: float | None = EVEN, **changes: float) -> Measurements:
 def foreign(**found: float | None) -> Measurements:
     """A loader of which only the three rates and how busy it was are known."""
     return Measurements(
-        machine=Machine(cores=CORES),
-        source=Source(kind="loader", name="torch.utils.data.DataLoader"),
+        machine=MachineFacts(cores=CORES),
+        source=ProfiledSource(kind="loader", name="torch.utils.data.DataLoader"),
         recipe=RecipeSummary(workers=CORES),
         differential=Differential(**{"trainer": 1000.0, "loader": 300.0, "together": 280.0, **found}),
     )
@@ -73,7 +71,7 @@ def foreign(**found: float | None) -> Measurements:
 def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
     """All that a profile can hold, with figures of the size that a small server has."""
     return Measurements(
-        machine=Machine(
+        machine=MachineFacts(
             cores=8,
             processor="AMD EPYC 7543",
             memory_bytes=64_000_000_000,
@@ -81,7 +79,7 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
             accelerator="NVIDIA A100 80GB",
             system="Linux 6.8",
         ),
-        source=Source(
+        source=ProfiledSource(
             kind="folder",
             name=name,
             samples=48_112,
@@ -89,13 +87,11 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
             image_bytes=2.27e6,
             pixel_bytes=6.3e6,
             formats={"png": 0.93, "jpeg": 0.07},
-            lossy=False,
         ),
         recipe=RecipeSummary(
             batch_size=64,
             workers=8,
             transforms=("random_resized_crop 512 x 512", "horizontal_flip", "normalize"),
-            batch_bytes=201_326_592,
         ),
         stages=(
             Stage(name="open", rates=curve(41_000, efficiency=0.8), cold_rates=curve(5_900), cpu_seconds=2.4e-5),
@@ -122,7 +118,7 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
             batches=60,
         ),
         raw_and_records=RawAndRecords(
-            images=4_096, raw_cold=940, raw_warm=4_690, records_cold=1_310, records_warm=11_800, image_bytes=2.27e6
+            images=4_096, raw_cold=940, raw_warm=4_690, records_cold=1_310, records_warm=11_800
         ),
         formats=(
             FormatCost(format="png", read_bytes=2.27e6, stored_bytes=2.27e6, cpu_seconds=0.052, encode_seconds=0.21),
@@ -146,63 +142,26 @@ def full(name: str = "/data/drives/2024-munich/images") -> Measurements:
                 read_bytes=2.5e6,
                 stored_bytes=2.5e6,
                 cpu_seconds=0.0011,
-                link_bytes=2.5e6,
                 device_seconds=0.0002,
             ),
             FormatCost(format="raw", read_bytes=4.8e6, stored_bytes=6.3e6, cpu_seconds=0.0061, encode_seconds=0.004),
         ),
-        mix=Mix(shares={"hri:fast": 0.72, "hri:dense": 0.28}, stored_bytes=1.13e11),
-        memory=Memory(peak_bytes=3_910_000_000, batches_bytes=805_306_368),
+        mix=FormatMix(shares={"hri:fast": 0.72, "hri:dense": 0.28}, stored_bytes=1.13e11),
+        memory=Memory(peak_bytes=3_910_000_000),
         energy=Energy(
             joules=0.377,
             estimated=True,
             meter="cpu time",
             watts=7.0,
-            parts={"open": 0.0002, "read": 0.005, "decode": 0.329, "transform": 0.036, "batch": 0.0007},
         ),
-        what_if=what_if(),
         seconds=312.4,
         started="2026-11-16T04:00:00Z",
         headrace="0.1.0",
         notes=(
             "Cold reads: the page cache was dropped file by file before each pass.",
-            "No energy counter could be read; joules are CPU time at 7 W a busy core.",
+            "No energy counter could be read; joules are CPU time at 7 W per busy core.",
         ),
     )
-
-
-def what_if(
-    steps: tuple[float, ...] = (0.175, 0.06),
-    counts: tuple[int, ...] = (2, 4, 8, 16, 32),
-    speeds: tuple[float, ...] = (0.2e9, 0.5e9, 1e9, 2e9, 4e9),
-) -> WhatIf:
-    """A grid from a little model: storage, cores and trainer, whichever is slowest."""
-    points = []
-    for step in steps:
-        for cores in counts:
-            for storage in speeds:
-                trainer = 64 / step
-                rate = min(trainer, cores / 0.0094, storage / 1.9e6)
-                price = 0.04 * cores + 2.5
-                points.append(
-                    WhatIfPoint(
-                        cores=cores,
-                        storage_rate=storage,
-                        step=step,
-                        rate=rate,
-                        busy=rate / trainer,
-                        shares={"hri:fast": 1.0},
-                        binds=("cores",) if cores / 0.0094 < storage / 1.9e6 else ("storage",),
-                        dollars_per_hour=price,
-                        images_per_dollar=rate * 3600 / price,
-                    )
-                )
-    best = []
-    for step in steps:
-        busy = [point for point in points if point.step == step and point.busy >= 0.95]
-        best += [min(busy, key=lambda point: (point.dollars_per_hour, point.storage_rate))] if busy else []
-    prices = {"vcpu_hour": 0.04, "accelerator_hour": 2.5, "gb_month": 0.08, "currency": "$"}
-    return WhatIf(points=tuple(points), best=tuple(best), prices=prices, batch_size=64, images=48_112)
 
 
 def crowded() -> Measurements:
@@ -229,10 +188,7 @@ def crowded() -> Measurements:
             FormatCost(format=name, read_bytes=10**n, stored_bytes=10**n, cpu_seconds=10.0**-n)
             for n, name in enumerate(names)
         ),
-        mix=Mix(shares=dict.fromkeys(names, 1 / len(names))),
-        what_if=what_if(
-            (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0), counts, (1e6, 1e7, 1e8, 0.5e9, 1e9, 2e9, 4e9, 12.5e9, 100e9)
-        ),
+        mix=FormatMix(shares=dict.fromkeys(names, 1 / len(names))),
     )
 
 
@@ -240,8 +196,7 @@ def lonely() -> Measurements:
     """A machine of one core, where every curve is a point."""
     whole = full("x")
     stages = tuple(replace(stage, rates=stage.rates[:1], cold_rates=stage.cold_rates[:1]) for stage in whole.stages)
-    grid = what_if((0.5,), (1,), (1e8,))
-    return replace(whole, machine=Machine(cores=1), recipe=RecipeSummary(workers=1), stages=stages, what_if=grid)
+    return replace(whole, machine=MachineFacts(cores=1), recipe=RecipeSummary(workers=1), stages=stages)
 
 
 def partial() -> Measurements:

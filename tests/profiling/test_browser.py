@@ -9,7 +9,7 @@ import pytest
 from tests.profiling import browser as chromium
 from tests.profiling import profiles
 
-from headrace.profiling import NearProng, Report
+from headrace.profiling import Report
 
 HOSTILE = "photos/<script>document.title='broken'</script><img src=http://example.com/x.png>\"'&\u202e\x1b[2J"
 SUBJECTS = {
@@ -19,7 +19,7 @@ SUBJECTS = {
     "crowded": profiles.crowded(),
     "lonely": profiles.lonely(),
     "trainer": profiles.even(),
-    "hostile": replace(profiles.full(HOSTILE), near=NearProng(rate=31.0, share=0.2, note=HOSTILE), notes=(HOSTILE,)),
+    "hostile": replace(profiles.full(HOSTILE), notes=(HOSTILE,)),
 }
 WIDTHS = (1280, 400)
 
@@ -95,10 +95,9 @@ def test_a_full_profile_shows_every_chart(browser, page_of, width):
         "records",
         "formats",
         "energy",
-        "what-if",
         "method",
     ]
-    assert seen["charts"] == 9  # two of the stall, two of the what-if
+    assert seen["charts"] == 7  # two of the stall
 
 
 def test_the_page_follows_the_readers_scheme(browser, page_of):

@@ -16,7 +16,7 @@ from tests.profiling import profiles
 
 import headrace.profiling
 from headrace.errors import InvalidReport
-from headrace.profiling import Differential, Measurements, NearProng, Report
+from headrace.profiling import Measurements, Report
 
 SOURCE = {"kind": "folder", "name": "photos"}
 SUBJECTS = {
@@ -24,7 +24,6 @@ SUBJECTS = {
     "partial": profiles.partial(),
     "foreign": profiles.foreign(),
     "even": profiles.even(),
-    "near": replace(profiles.even(), near=NearProng(rate=40.0, share=0.2, host_joules=0.1)),
     "hostile": profiles.full('</script><img src=x onerror=alert(1)> \x1b[31m \udcff \u202e"'),
     "calibrated": replace(profiles.even(), calibration={"version": 1, "costs": [{"format": "png", "cpu": 0.5}]}),
 }
@@ -45,7 +44,7 @@ def test_the_specification_names_every_member():
     kinds = [kind for name in headrace.profiling.__all__ if is_dataclass(kind := getattr(headrace.profiling, name))]
     written = [Report, *(kind for kind in kinds if kind.__module__.endswith(("_measurements", "_verdict", "_remedy")))]
 
-    assert len(written) >= 17
+    assert len(written) >= 14
     assert [field.name for kind in written for field in fields(kind) if field.name not in words] == []
 
 
@@ -69,11 +68,10 @@ def changed(tree: Any, path: tuple[str | int, ...], value: Any) -> Iterator[None
 
 
 def test_a_value_of_a_wrong_kind_is_refused_wherever_it_stands():
-    whole = profiles.full()
-    tree = Report(replace(whole, what_if=replace(whole.what_if, points=whole.what_if.points[:2]))).to_json()
+    tree = Report(profiles.full()).to_json()
     places = list(leaves(tree["measurements"]))
 
-    assert len(places) > 200
+    assert len(places) > 150
     for path in places:
         for wrong in (-1.5, [[]], {"": {}}, float("nan"), 10**400, 1e-320):
             refused = pytest.raises(InvalidReport, match=rf"measurements.{path[0]}\b")
@@ -84,15 +82,15 @@ def test_a_value_of_a_wrong_kind_is_refused_wherever_it_stands():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"headrace": "plan"}, "no report of a profile"),
-        ({"version": 2}, "has version 2 and this Headrace reads 1"),
+        ({"headrace": "plan"}, "not a report of a profile"),
+        ({"version": 2}, "version of a report must be 1; got 2"),
         ({"measurements": None}, "measurements must be an object; got None"),
         ({"measurements": {"machine": {"cores": 2}}}, "measurements must have a member 'source'"),
         ({"measurements": {"machine": {"cores": 2, "gpus": 1}, "source": SOURCE}}, "machine has a member 'gpus'"),
-        ({"measurements": {"machine": {"cores": 0}, "source": SOURCE}}, r"machine\.cores is 0; 1 or more"),
+        ({"measurements": {"machine": {"cores": 0}, "source": SOURCE}}, r"machine\.cores must be at least 1; got 0"),
         (
             {"measurements": {"machine": {"cores": True}, "source": SOURCE}},
-            r"machine\.cores must be an integer >= 0; got True",
+            "must be an integer >= 0; got True",
         ),
     ],
 )
@@ -119,11 +117,3 @@ def test_a_figure_that_is_not_finite_is_named_in_writing():
 
     with pytest.raises(InvalidReport, match=r"measurements\.seconds must be a finite number; got inf"):
         report.to_json()
-
-
-@pytest.mark.parametrize(
-    ("trainer", "together", "stall"),
-    [(400.0, 100.0, 0.75), (400.0, 410.0, 0.0), (None, 100.0, None), (4.0, None, None)],
-)
-def test_the_stall_is_the_share_of_the_ceiling_that_is_lost(trainer, together, stall):
-    assert Differential(trainer=trainer, together=together).stall == stall

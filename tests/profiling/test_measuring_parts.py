@@ -16,9 +16,11 @@ from tests.profiling.bottlenecks import write_folder
 from headrace import transforms
 from headrace.errors import ProfileError
 from headrace.measuring import read_file
-from headrace.profiling.stages import _batches, _differential, _raw
-from headrace.profiling.stages._raw import RawLoader, RawSample, Throttle
-from headrace.profiling.subjects import _course, _foreign, _settings
+from headrace.planning import USUAL_BATCH, usual_transform
+from headrace.profiling import MachineFacts, Measurements, ProfiledSource
+from headrace.profiling.stages import _files, _runs
+from headrace.profiling.stages._files import RawLoader, RawSample, StorageThrottle
+from headrace.profiling.subjects import _foreign, _schedule, _settings
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def test_the_raw_loader_gives_every_file_once_with_its_label(folder):
 
 def test_a_batch_that_takes_too_long_is_cut_and_nothing_is_lost(folder):
     samples = raw_samples(folder)[:9]
-    batches = list(RawLoader(samples, transforms.compile(None), batch_size=9, workers=1, patience=-1.0))
+    batches = list(RawLoader(samples, transforms.compile(None), batch_size=9, workers=1, max_batch_seconds=-1.0))
 
     assert [len(batch["label"]) for batch in batches] == [1] * 9
     assert sorted(int(batch["label"][0]) for batch in batches) == list(range(9))
@@ -69,7 +71,7 @@ def test_the_raw_loader_passes_over_files_that_are_damaged_or_gone(folder, tmp_p
 def test_the_raw_loader_ends_its_threads_when_a_loop_is_left(folder):
     """Even if they wait for storage that would take a year: only the first image comes at once."""
     samples = raw_samples(folder)
-    throttle = Throttle(1.0)
+    throttle = StorageThrottle(1.0)
     throttle.BURST_SECONDS = 1.5 * len(samples[0].read())
     loader = RawLoader(samples[:1] * 8, transforms.compile(None), batch_size=1, workers=1, throttle=throttle)
     iterator = iter(loader)
@@ -87,12 +89,12 @@ def test_a_throttle_lets_no_more_through_than_its_rate(monkeypatch):
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(_raw, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    throttle = Throttle(1e6)
+    monkeypatch.setattr(_files, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    throttle = StorageThrottle(1e6)
     for _ in range(10):
         throttle.take(10_000, SimpleNamespace(wait=wait))
 
-    assert sum(waits) == pytest.approx(0.1, abs=2 * Throttle.BURST_SECONDS)
+    assert sum(waits) == pytest.approx(0.1, abs=2 * StorageThrottle.BURST_SECONDS)
 
 
 # Whole loaders.
@@ -112,7 +114,7 @@ def test_a_throttle_lets_no_more_through_than_its_rate(monkeypatch):
     ids=["array", "dict", "ragged", "pair", "lists", "samples", "stranger"],
 )
 def test_images_of_a_batch_are_counted(batch, images):
-    assert _batches.count_images(batch) == images
+    assert _runs.count_images(batch) == images
 
 
 @pytest.mark.parametrize(
@@ -128,12 +130,12 @@ def test_images_of_a_batch_are_counted(batch, images):
 )
 def test_a_batch_size_tells_samples_from_columns(batch, images):
     """Lists of arrays may be either; detection's `tuple(zip(*samples))` is the most common."""
-    assert _batches.count_images(batch, SimpleNamespace(batch_size=8)) == images
+    assert _runs.count_images(batch, SimpleNamespace(batch_size=8)) == images
 
 
 def test_a_slow_loader_is_measured_all_the_same(monkeypatch):
     """One batch after the first is enough where a batch takes longer than there is time."""
-    monkeypatch.setattr(_differential, "MORE_SECONDS", 0.0)
+    monkeypatch.setattr(_runs, "EXTRA_SECONDS", 0.0)
 
     def batches():
         for _ in range(100):
@@ -143,7 +145,7 @@ def test_a_slow_loader_is_measured_all_the_same(monkeypatch):
     class Slow:
         __iter__ = staticmethod(batches)
 
-    run = _differential.run_loader(Slow(), seconds=0.01)
+    run = _runs.run_loader(Slow(), seconds=0.01)
 
     assert run.batches == 1
     assert run.total_images == 4
@@ -156,17 +158,17 @@ def test_an_epoch_of_one_batch_is_measured():
         def __iter__(self):
             return iter([np.zeros(2)])
 
-    assert _differential.run_loader(Single(), seconds=0.01).batches > 0
+    assert _runs.run_loader(Single(), seconds=0.01).batches > 0
 
 
 def test_a_loader_without_batches_is_refused():
-    with pytest.raises(ProfileError, match="gives no batches"):
-        _differential.run_loader([], seconds=0.01)
+    with pytest.raises(ProfileError, match="at least one batch"):
+        _runs.run_loader([], seconds=0.01)
 
 
 def test_a_trainer_is_given_the_same_batch():
     batch, seen = object(), []
-    run = _differential.run_trainer(seen.append, batch, 3, seconds=0.01)
+    run = _runs.run_trainer(seen.append, batch, 3, seconds=0.01)
 
     assert set(map(id, seen)) == {id(batch)}
     assert run.images == 3 * run.batches
@@ -208,11 +210,11 @@ def test_transforms_get_their_clock_off_again():
 def test_a_collate_function_may_take_samples_apart():
     """Each call gets samples of its own; one that fails in the end is passed over."""
     samples = [{"image": np.zeros(3), "label": 1}] * 2
-    clock = _foreign._collate(lambda batch: [sample.pop("label") for sample in batch], samples, 4, 0.01)
+    clock = _foreign._time_collate(lambda batch: [sample.pop("label") for sample in batch], samples, 4, 0.01)
 
     assert clock.calls > 1
     assert samples[0]["label"] == 1
-    assert _foreign._collate(lambda _: samples.pop(), samples, 4, 10.0) is None
+    assert _foreign._time_collate(lambda _: samples.pop(), samples, 4, 10.0) is None
 
 
 # Emulated machines, and what was asked for.
@@ -220,15 +222,15 @@ def test_a_collate_function_may_take_samples_apart():
 
 def test_fewer_cores_are_held_to_and_let_go():
     before = _settings.usable_cores()
-    with _settings.on_cores(1) as there:
+    with _settings.limited_cores(1) as there:
         assert there == 1
         assert not hasattr(os, "sched_getaffinity") or _settings.usable_cores() == 1
     assert _settings.usable_cores() == before
-    with pytest.raises(ProfileError, match="headrace size"), _settings.on_cores(before + 1):
+    with pytest.raises(ProfileError, match="headrace size"), _settings.limited_cores(before + 1):
         pass
 
 
-@pytest.mark.parametrize(("text", "message"), [("cores=1.5", "whole ones")])
+@pytest.mark.parametrize(("text", "message"), [("cores=1.5", "must be an integer")])
 def test_what_a_profile_cannot_emulate_is_refused(text, message):
     with pytest.raises(ProfileError, match=message):
         _settings.Emulation.parse(text)
@@ -238,7 +240,7 @@ def test_core_counts_double_up_to_all():
     assert _settings.core_counts(1) == (1,)
     assert _settings.core_counts(6) == (1, 2, 4, 6)
     assert _settings.core_counts(4, (2, 4, 8)) == (2, 4)
-    with pytest.raises(ProfileError, match="were asked for"):
+    with pytest.raises(ProfileError, match="cores must contain"):
         _settings.core_counts(2, (4, 8))
 
 
@@ -250,76 +252,88 @@ def test_a_recipe_says_how_batches_are_made(tmp_path):
 
     assert making.batch_size == 5
     assert making.transform == [transforms.CenterCrop(8)]
-    with pytest.raises(ProfileError, match="1 or more"):
+    with pytest.raises(ProfileError, match="at least 1"):
         _settings.read_recipe(found.to_json(), transform=None, crop=None, batch_size=0)
-    with pytest.raises(ProfileError, match="leave out"):
+    with pytest.raises(ProfileError, match="omit"):
         _settings.read_recipe(found.to_json(), transform=None, crop=9, batch_size=None)
     (tmp_path / "recipe.json").write_text("{")
-    with pytest.raises(ProfileError, match="no JSON"):
+    with pytest.raises(ProfileError, match="must be a JSON file"):
         _settings.read_recipe(tmp_path / "recipe.json", transform=None, crop=None, batch_size=None)
+
+
+def test_a_profile_uses_the_same_transforms_as_a_plan():
+    batches = _settings.read_recipe(None, transform=None, crop=48, batch_size=None)
+
+    assert batches.transform == usual_transform(48)
+    assert batches.batch_size == USUAL_BATCH
+    assert batches.cli_options == ("--crop", "48", "--batch-size", str(USUAL_BATCH))
 
 
 @pytest.mark.parametrize("step", [0, -1.0, float("nan"), 1e9])
 def test_a_step_is_a_function_or_seconds(step):
-    with pytest.raises(ProfileError, match="seconds"):
+    with pytest.raises(ProfileError, match="step must be"):
         _settings.read_step(step)
 
 
-# The course.
+# The schedule.
+
+START = Measurements(machine=MachineFacts(cores=1), source=ProfiledSource(kind="loader", name="list"))
 
 
-def interrupt(_):
-    raise KeyboardInterrupt
+def phase(name, line=None, importance="needed", error=None):
+    """A phase that adds a note of its own, or raises."""
+
+    def measure(found, seconds):
+        if error is not None:
+            raise error
+        return found.add(line, notes=[f"{name} had {seconds:.1f} s"])
+
+    return _schedule.Phase(name, 1, measure, importance)
 
 
-def test_ctrl_c_ends_with_what_was_found():
-    told, course = [], _course.Course(1.0)
-    course.hook = told.append
-    course.add("first", 1, lambda _: "7 images/s")
-    course.add("second", 1, interrupt)
-    course.add("third", 1, lambda _: pytest.fail("is not reached"))
-    course.run()
+def test_ctrl_c_keeps_the_results_of_the_phases_before():
+    updates = []
+    phases = [phase("first", "7 images/s"), phase("second", error=KeyboardInterrupt()), phase("third")]
+    found = _schedule.Schedule(1.0, updates.append).run(phases, START)
 
-    assert not course.complete
-    assert course.notes == ["interrupted while measuring: second"]
-    assert told[-1].found == ("first: 7 images/s",)
+    assert (found.complete, found.interrupted, found.missing) == (False, True, ("second", "third"))
+    assert found.notes == ("first had 0.3 s", "interrupted while measuring: second")
+    assert updates[-1].found == ("first: 7 images/s",)
 
 
-def test_ctrl_c_before_anything_was_found_is_one():
-    course = _course.Course(1.0)
-    course.add("first", 1, interrupt)
-
+def test_ctrl_c_before_any_result_is_raised():
     with pytest.raises(KeyboardInterrupt):
-        course.run()
+        _schedule.Schedule(1.0).run([phase("first", error=KeyboardInterrupt())], START)
 
 
-def test_what_cannot_be_measured_is_noted_and_the_rest_goes_on():
-    course, seen = _course.Course(0.0), []
+def test_a_failing_phase_is_noted_and_the_next_one_starts():
+    phases = [phase("broken", error=RuntimeError("no such thing")), phase("needed"), phase("extra", None, "optional")]
+    found = _schedule.Schedule(0.0).run(phases, START)
 
-    def broken(_):
-        raise RuntimeError("no such thing")
-
-    course.add("broken", 1, broken)
-    course.add("needed", 1, seen.append)
-    course.add("needless", 1, seen.append, optional=True)
-    course.run()
-
-    assert seen == [_course.MIN_SECONDS]
-    assert "no such thing" in course.notes[0]
-    assert course.notes[1] == "there was no time left for: needless"
+    assert found.missing == ("broken",)
+    assert found.notes == (
+        "broken could not be measured: RuntimeError: no such thing",
+        f"needed had {_schedule.MIN_SECONDS} s",
+        "no time was left for: extra",
+    )
 
 
-def test_a_vital_phase_that_fails_is_an_error():
-    course = _course.Course(1.0)
-    course.add("loader alone", 1, lambda _: 1 // 0, vital=True)
+def test_a_phase_changes_no_earlier_findings():
+    """Each phase returns new findings, so that a later failure cannot leave half of its results."""
+    start = _schedule.Findings(START)
+    added = start.add("1 image/s", differential={"loader": 1.0}, notes=["a note"])
 
+    assert (start.measurements, start.summary) == (START, None)
+    assert added.add(None, differential={"trainer": 2.0}).measurements.differential.loader == 1.0
+
+
+def test_an_essential_phase_that_fails_is_an_error():
     with pytest.raises(ZeroDivisionError):
-        course.run()
+        _schedule.Schedule(1.0).run([phase("loader alone", None, "essential", ZeroDivisionError())], START)
 
 
-def test_a_long_phase_is_ended_when_the_time_is_over():
-    course = _course.Course(1.0, latest=-1.0)
-    course.add("long", 1, lambda _: course.go_on("and on"))
-    course.run()
+def test_a_long_phase_ends_when_the_time_is_over():
+    schedule = _schedule.Schedule(1.0, latest=-1.0)
+    found = schedule.run([_schedule.Phase("long", 1, lambda _, __: schedule.update("still running"))], START)
 
-    assert course.notes == ["there was not enough time for: long"]
+    assert found.notes == ("there was not enough time for: long",)

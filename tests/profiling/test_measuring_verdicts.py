@@ -43,7 +43,7 @@ def verdict(loader, *wanted, step=fast_step, **options):
 
 
 def test_slow_storage_is_found(dataset):
-    """With storage that gives some ten images a batch's time, reading binds."""
+    """With very slow storage, reading is the bottleneck."""
     rate = 64 * 64 * 3 * BATCH / SLOW
     with headrace.Loader(dataset, batch_size=BATCH, output="numpy") as loader:
         limit_storage(loader, rate / 10)
@@ -53,7 +53,7 @@ def test_slow_storage_is_found(dataset):
 
 
 def test_too_few_cores_are_found(tmp_path):
-    """With one core, large images and a trainer that takes no time, decoding or transforming binds, on the cores.
+    """With one core, large images and a trainer that takes no time, the cores are the bottleneck.
 
     Of a machine with idle cores more workers would be asked for, and not more cores.
     """
@@ -69,7 +69,7 @@ def test_too_few_cores_are_found(tmp_path):
 
 
 def test_a_slow_transform_is_found(dataset):
-    """A function of the user's that takes long binds, however many threads run it."""
+    """A function of the user's that is slow is the bottleneck, however many threads run it."""
     with headrace.Loader(dataset, batch_size=BATCH, output="numpy", transform=[slow_function]) as loader:
         found = verdict(loader, "transform")
 
@@ -84,7 +84,7 @@ def test_a_slow_trainer_is_found(dataset):
 
 
 def test_a_slow_collate_is_found(dataset):
-    """One thread puts batches together, so a slow `collate_fn` binds."""
+    """One thread puts batches together, so a slow `collate_fn` is the bottleneck."""
     with headrace.Loader(dataset, batch_size=BATCH, output="numpy", collate_fn=slow_collate) as loader:
         found = verdict(loader, "batch")
 

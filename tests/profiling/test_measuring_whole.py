@@ -53,8 +53,8 @@ def stage_names(report):
 
 
 def test_a_dataset_is_measured_stage_by_stage(dataset):
-    told = []
-    report = headrace.profile(dataset, 0.001, batch_size=BATCH, crop=16, seconds=SHORT, progress=told.append)
+    updates = []
+    report = headrace.profile(dataset, 0.001, batch_size=BATCH, crop=16, seconds=SHORT, progress=updates.append)
     found = report.measurements
 
     assert {"read", "decode", "transform", "batch"} <= set(stage_names(report))
@@ -67,15 +67,14 @@ def test_a_dataset_is_measured_stage_by_stage(dataset):
     assert found.energy.estimated or found.energy.meter != "cpu time"
     assert found.memory is None or found.memory.peak_bytes > 0
     assert found.recipe.transforms[0] == "random_resized_crop 16 x 16"
-    assert told[0].doing == "loader alone"
-    assert told[-1].number == told[-1].total
+    assert updates[0].doing == "loader alone"
+    assert updates[-1].number == updates[-1].total
     assert profiling.Report.from_json(report.to_json()).measurements == found
 
 
 def test_a_folder_is_measured_and_compared_with_records(folder, monkeypatch):
     """The temporary folder is left as it was."""
-    monkeypatch.setattr("headrace.profiling.subjects._folder.add_formats", lambda *_: None)
-    monkeypatch.setattr("headrace.profiling.subjects._course.Course.left", 1.0)  # on a busy machine too
+    monkeypatch.setattr("headrace.profiling.subjects._schedule.Schedule.left", 1.0)  # on a busy machine too
     before = set(Path(tempfile.gettempdir()).iterdir())
     report = headrace.profile(folder, batch_size=BATCH, crop=16, cold=True)
     found = report.measurements
@@ -124,7 +123,7 @@ def test_files_that_are_all_damaged_are_refused(tmp_path):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 255
         path.write_bytes(content)
-    with pytest.raises(ProfileError, match=r"none of the 3 files can be loaded, class\d/00\d.png since: "):
+    with pytest.raises(ProfileError, match=r"none of the 3 files can be loaded; class\d/00\d.png: "):
         headrace.profile(folder, batch_size=4, crop=16, seconds=SHORT)
     for path in folder.rglob("*.png"):
         path.write_bytes(path.read_bytes()[:100])
@@ -142,7 +141,7 @@ def test_images_in_archives_are_measured_too(tmp_path):
 
     assert stage_names(report)[:2] == ["read", "decode"]
     assert report.measurements.source.samples == 12
-    with pytest.raises(ProfileError, match="no files of their own"):
+    with pytest.raises(ProfileError, match="one file per image"):
         headrace.profile(tmp_path / "photos.tar", cold=True)
 
 
@@ -183,7 +182,7 @@ def test_any_iterable_can_be_profiled():
 
     assert report.measurements.recipe.batch_size == 4
     assert report.verdict.stage == "step"
-    assert any("inside" in note for note in report.measurements.notes)
+    assert any("does not expose" in note for note in report.measurements.notes)
 
 
 def test_a_trainer_gets_tensors_and_labels_of_a_folder(folder):
@@ -203,14 +202,14 @@ def test_a_trainer_gets_tensors_and_labels_of_a_folder(folder):
 @pytest.mark.parametrize(
     ("subject", "options", "message"),
     [
-        (3, {}, "cannot be profiled"),
-        (iter([1]), {}, "again and again"),
+        (3, {}, "subject must be"),
+        (iter([1]), {}, "iterated repeatedly"),
         ([1], {"crop": 3}, "crop has no meaning"),
         ([1], {"cold": True}, "cold has no meaning"),
         ([1], {"emulate": "storage=1MB/s"}, "emulated storage"),
-        ([1], {"emulate": "cores=4096"}, "cannot be emulated"),
+        ([1], {"emulate": "cores=4096"}, "from 1 to"),
         ([1], {"emulate": "cats=2"}, "cats"),
-        ("nowhere", {}, "not there"),
+        ("nowhere", {}, "does not exist"),
         ([1], {"seconds": -1.0}, "seconds must be"),
         ([1], {"workdir": "nowhere"}, "must be a folder"),
     ],
@@ -245,7 +244,7 @@ def test_nothing_of_it_needs_torch(folder, dataset):
 
 
 def progress(number, found):
-    return profiling.Progress("decode" if number < 2 else "", number, 2, 1.0, 2.0, found)
+    return profiling.ProfileProgress("decode" if number < 2 else "", number, 2, 1.0, 2.0, found)
 
 
 def test_a_terminal_is_shown_what_was_found():
@@ -282,11 +281,11 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, dataset):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("number = 3\n\ndef broken(batch):\n    return batch['cat']\n")
     for arguments, code, message in (
-        (("nowhere",), 1, "not there"),
-        ((dataset, "--step-ms", "3", "--train", "a:b"), 2, "both say"),
+        (("nowhere",), 1, "does not exist"),
+        ((dataset, "--step-ms", "3", "--train", "a:b"), 2, "exclude each other"),
         ((dataset, "--train", "nothing"), 2, "package.module:function"),
         ((dataset, "--train", "no.such:thing"), 2, "cannot be imported"),
-        ((dataset, "--train", "mine:number"), 2, "cannot be called"),
+        ((dataset, "--train", "mine:number"), 2, "must name a function"),
         ((dataset, "--cores", "1,x"), 2, "write 1,2,4"),
         ((dataset, "--emulate", "cats=2"), 1, "cats"),
         ((dataset, "--seconds", "1", "--train", "mine:broken"), 1, "mine:broken raised KeyError: 'cat'"),
@@ -298,6 +297,16 @@ def test_the_command_tells_what_is_wrong(tmp_path, monkeypatch, dataset):
 
         assert done.exit_code == code, done.stderr
         assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_the_result_can_be_json_or_nothing(dataset):
+    words = ["profile", str(dataset), "--crop", "16", "--batch-size", str(BATCH), "--seconds", "0.2"]
+    printed = CliRunner().invoke(app, [*words, "--json"])
+    silent = CliRunner().invoke(app, [*words, "-q"])
+
+    assert profiling.Report.from_json(json.loads(printed.stdout)).measurements.source.samples == COUNT
+    assert "loader alone" in printed.stderr
+    assert (silent.exit_code, silent.output) == (0, "")
 
 
 def test_missing_extras_are_reported_before_anything_is_measured(dataset, tmp_path, monkeypatch):

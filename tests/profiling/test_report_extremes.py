@@ -16,8 +16,7 @@ from tests.profiling import profiles
 
 from headrace.errors import InvalidReport
 from headrace.profiling import Report, judge
-from headrace.profiling.report._summary import printable
-from headrace.profiling.report._svg import spread, ticks
+from headrace.profiling.report._charts import separated
 from headrace.units import brief_text, bytes_text, number_text, percent_text, seconds_text
 
 TREES = [
@@ -108,26 +107,9 @@ def test_units_are_the_ones_that_people_use():
     ]
 
 
-@given(text=st.text(st.characters()))
-def test_what_is_printed_is_seen(text):
-    shown = printable(text)
-
-    assert len(shown) == len(text)
-    assert all(letter.isprintable() for letter in shown.replace("\n", ""))
-
-
-@given(full=st.floats(1e-6, 1e12))
-def test_ticks_are_few_round_and_within(full):
-    found = ticks(full)
-
-    assert 2 <= len(found) <= 9
-    assert found[0] == 0
-    assert found[-1] <= full * 1.001
-
-
 @given(places=st.lists(st.floats(0, 100), min_size=1, max_size=6))
 def test_labels_are_moved_apart_and_keep_their_order(places):
-    moved = spread(places, 10, 0, 200)
+    moved = separated(places, 10, 0, 200)
 
     in_order = [label for _, label in sorted(zip(places, moved, strict=True))]
     assert all(0 <= place <= 200 for place in moved)

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.profiling.profiles import CORES, EVEN, STAGE_NAMES, curve, even, foreign, full, partial
 
-from headrace.profiling import Differential, Machine, Measurements, Rate, RecipeSummary, Source, Stage, judge
+from headrace.profiling import (
+    Differential,
+    MachineFacts,
+    Measurements,
+    ProfiledSource,
+    Rate,
+    RecipeSummary,
+    Stage,
+    judge,
+)
 from headrace.profiling.report._summary import stage_rows
 
 PLACES = {"open": "storage", "read": "storage", "decode": "cores", "transform": "cores", "batch": "thread"}
@@ -24,8 +33,8 @@ def test_the_stage_that_is_slow_is_the_one_named(stage, factor):
     verdict = judge(even(**{stage: EVEN / factor}))
 
     assert (verdict.kind, verdict.stage, verdict.place) == ("stage", stage, PLACES.get(stage, "link"))
-    assert verdict.lack >= factor * (1 - 1e-9)
-    assert verdict.stall == pytest.approx(1 - 1 / verdict.lack)
+    assert verdict.trainer_ratio >= factor * (1 - 1e-9)
+    assert verdict.stall == pytest.approx(1 - 1 / verdict.trainer_ratio)
     assert verdict.next_stage == "step"
     assert verdict.next_rate == pytest.approx(EVEN)
 
@@ -35,17 +44,17 @@ def test_without_a_trainer_the_slow_stage_is_named_all_the_same(stage, factor):
     verdict = judge(even(trainer=None, **{stage: EVEN / factor}))
 
     assert (verdict.kind, verdict.stage) == ("stage", stage)
-    assert (verdict.trainer, verdict.lack, verdict.stall) == (None, None, None)
+    assert (verdict.trainer, verdict.trainer_ratio, verdict.stall) == (None, None, None)
     assert verdict.next_stage not in (None, "step")
     assert verdict.next_rate > verdict.rate
 
 
 @given(factor=slowness)
-def test_a_slow_trainer_is_told_to_leave_the_loader_alone(factor):
+def test_with_a_slow_trainer_the_loader_needs_no_change(factor):
     verdict = judge(even(trainer=2 * EVEN / 1.2 / factor))
 
     assert (verdict.kind, verdict.stage) == ("trainer", "step")
-    assert "Leave the loader alone" in verdict.sentence
+    assert "The loader needs no change" in verdict.sentence
     assert verdict.remedies == ()
     assert verdict.cores_needed < CORES
 
@@ -66,15 +75,15 @@ def test_a_balanced_pipeline_is_said_to_be_balanced(scale, wobble):
     )
 
     assert verdict.kind == "balanced"
-    assert set(verdict.level) == {"storage", "cores", "thread", "trainer"}
+    assert set(verdict.equally_slow) == {"storage", "cores", "thread", "trainer"}
     assert "balanced" in verdict.sentence
 
 
-def test_places_that_are_level_starve_a_trainer_all_the_same():
+def test_a_trainer_waits_for_places_that_are_equally_slow():
     verdict = judge(even(trainer=5 * EVEN, open=2 * EVEN, read=2 * EVEN, decode=1.9 * EVEN, transform=2.1 * EVEN))
 
     assert (verdict.kind, verdict.stage) == ("stage", "decode")
-    assert verdict.level == ("storage",)
+    assert verdict.equally_slow == ("storage",)
     assert "storage" in verdict.sentence
 
 
@@ -101,8 +110,8 @@ def test_reads_count_for_storage_only_if_the_source_does_not_fit_in_memory():
     large = replace(
         slow,
         reads_cold=None,
-        machine=Machine(cores=CORES, memory_bytes=8 * 10**9),
-        source=Source(kind="folder", name="photos", n_bytes=10**10),
+        machine=MachineFacts(cores=CORES, memory_bytes=8 * 10**9),
+        source=ProfiledSource(kind="folder", name="photos", n_bytes=10**10),
     )
     small = replace(large, source=replace(large.source, n_bytes=10**9))
 
@@ -113,7 +122,7 @@ def test_reads_count_for_storage_only_if_the_source_does_not_fit_in_memory():
 def test_one_core_is_enough_for_a_verdict():
     measurements = replace(
         even(trainer=400.0),
-        machine=Machine(cores=1),
+        machine=MachineFacts(cores=1),
         stages=(
             Stage(name="decode", rates=(Rate(cores=1, rate=60.0),), cpu_seconds=1 / 60),
             Stage(name="transform", rates=(Rate(cores=1, rate=600.0),), cpu_seconds=1 / 600),
@@ -212,7 +221,7 @@ def test_without_workers_samples_take_turns_with_the_step():
 
 
 def test_with_nothing_measured_there_is_no_verdict():
-    verdict = judge(Measurements(machine=Machine(cores=2), source=Source(kind="loader", name="x")))
+    verdict = judge(Measurements(machine=MachineFacts(cores=2), source=ProfiledSource(kind="loader", name="x")))
 
     assert (verdict.kind, verdict.stage, verdict.remedies) == ("unknown", None, ())
 
@@ -227,7 +236,7 @@ def test_a_run_that_was_interrupted_names_no_bottleneck_and_says_what_is_missing
         assert "interrupted before it measured: " in verdict.sentence
         assert "; batch" in verdict.sentence
         assert stage_rows(measurements, verdict) == []
-    assert "The trainer waits 65 % of its time" in verdict.sentence  # that was measured
+    assert "The trainer waits for data 65 % of its time" in verdict.sentence  # that was measured
 
 
 def test_without_the_stages_a_slow_trainer_is_told_from_the_three_rates():
@@ -246,13 +255,13 @@ def test_a_measured_stall_is_never_left_alone():
 
     assert verdict.kind == "stage"
     assert verdict.stall == pytest.approx(0.32)
-    assert "waits 32 % of its time" in verdict.sentence
-    assert "alone" not in verdict.sentence
+    assert "waits for data 32 % of its time" in verdict.sentence
+    assert "no change" not in verdict.sentence
     assert any("slow each other down" in caution for caution in verdict.cautions)
 
 
 def test_a_stall_that_no_stage_explains_is_waiting():
-    dataset = Source(kind="dataset", name="photos.hr")
+    dataset = ProfiledSource(kind="dataset", name="photos.hr")
     rates = Differential(trainer=1_000.0, loader=9_000.0, together=680.0)
     verdict = judge(replace(even(), source=dataset, differential=rates))
 
@@ -261,12 +270,12 @@ def test_a_stall_that_no_stage_explains_is_waiting():
 
 
 @given(width=st.floats(0.2, 0.6))
-def test_on_a_noisy_machine_the_width_is_said_and_decides_what_is_ranked(width):
+def test_on_a_noisy_machine_the_uncertainty_is_shown_and_decides_the_ranks(width):
     quiet = replace(even(trainer=5_000.0, decode=500.0), recipe=RecipeSummary(workers=2))
     noisy = replace(quiet, differential=Differential(trainer=5_000.0, trainer_spread=width))
     verdict = judge(noisy)
 
-    assert verdict.width == width
+    assert verdict.uncertainty == width
     assert any("±" in caution for caution in verdict.cautions)
     assert not any("±" in caution for caution in judge(quiet).cautions)
     assert all(remedy.gain >= 1 + width for remedy in verdict.remedies)
@@ -275,23 +284,27 @@ def test_on_a_noisy_machine_the_width_is_said_and_decides_what_is_ranked(width):
         assert not level or first.rank == second.rank or first.rate > second.rate
 
 
-def test_a_stall_within_the_width_is_said_and_not_blamed_on_a_stage():
+def test_a_stall_within_the_uncertainty_is_reported_and_not_blamed_on_a_stage():
     rates = Differential(trainer=1_000.0, loader=9_000.0, together=900.0, together_spread=0.2)
     verdict = judge(replace(even(), differential=rates))
 
     assert verdict.kind in ("trainer", "balanced")
     assert "10 %" in verdict.sentence
-    assert "Leave the loader alone" not in verdict.sentence
+    assert "The loader needs no change" not in verdict.sentence
 
 
-def test_what_no_stage_shows_is_a_row_of_its_own_and_binds_alone():
+def test_what_no_stage_shows_is_a_row_of_its_own_and_the_only_bottleneck():
     """Of two rows for one stage in one place only the larger is marked."""
     found = Differential(loader=100.0, warm_loader=900.0)
     read = Stage(name="read", rates=curve(9_000.0), cold_rates=(Rate(cores=1, rate=2_000.0),))
     measurements = replace(even(), stages=(read,), differential=found, reads_cold=True)
     rows = stage_rows(measurements, judge(measurements))
 
-    assert [(row.title, row.binds) for row in rows] == [("read", False), ("read, the rest", True), ("copy", False)]
+    assert [(row.title, row.is_bottleneck) for row in rows] == [
+        ("read", False),
+        ("read, the rest", True),
+        ("copy", False),
+    ]
 
 
 def test_the_sentence_has_the_figures():
@@ -301,7 +314,7 @@ def test_the_sentence_has_the_figures():
         assert words in sentence
 
 
-def test_what_other_programs_disturbed_is_a_caution_beside_the_verdict():
-    verdict = judge(replace(full(), disturbed=("loader alone", "decode")))
+def test_other_load_on_the_machine_is_a_caution_beside_the_verdict():
+    verdict = judge(replace(full(), other_load=("loader alone", "decode")))
     assert any("loader alone; decode" in caution for caution in verdict.cautions)
     assert not any("Other programs" in caution for caution in judge(full()).cautions)

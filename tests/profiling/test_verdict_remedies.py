@@ -14,14 +14,13 @@ from tests.profiling.profiles import CORES, EVEN, STAGE_NAMES, curve, even, fore
 from headrace.profiling import (
     Differential,
     FormatCost,
-    Machine,
+    FormatMix,
+    MachineFacts,
     Measurements,
-    Mix,
-    NearProng,
+    ProfiledSource,
     RawAndRecords,
     RecipeSummary,
     Remedy,
-    Source,
     Stage,
     judge,
 )
@@ -41,11 +40,10 @@ def cost(name: str, *, cpu_seconds: float, n_bytes: float = 1e6, **more: object)
     return FormatCost(format=name, read_bytes=n_bytes, stored_bytes=n_bytes, cpu_seconds=cpu_seconds, **more)
 
 
-@given(stages=st.fixed_dictionaries(dict.fromkeys(STAGE_NAMES, rates)), near=rates, seconds=st.floats(1e-4, 0.1))
-def test_remedies_are_ranked_worthwhile_and_bounded_by_the_trainer(stages, near, seconds):
+@given(stages=st.fixed_dictionaries(dict.fromkeys(STAGE_NAMES, rates)), seconds=st.floats(1e-4, 0.1))
+def test_remedies_are_ranked_worthwhile_and_bounded_by_the_trainer(stages, seconds):
     measurements = replace(
         even(**stages),
-        near=NearProng(rate=near),
         formats=(cost("hri:fast", cpu_seconds=seconds), cost("raw", cpu_seconds=seconds / 9, n_bytes=9e6)),
         raw_and_records=RawAndRecords(images=100, records_cold=3 * stages["read"], records_warm=1e5),
     )
@@ -80,7 +78,7 @@ def test_a_larger_format_is_offered_only_if_its_speed_is_worth_its_size():
     """Each doubling of the size must make it 10 % faster: 3 % are not worth five times the disk."""
     small, large = cost("hri:dense", cpu_seconds=0.0103), cost("raw", cpu_seconds=0.01, n_bytes=5e6)
     dear = replace(small, cpu_seconds=0.0130, cpu_seconds_crowded=0.0130)
-    measurements = decode_bound(machine=Machine(cores=CORES), reads_cold=False)
+    measurements = decode_bound(machine=MachineFacts(cores=CORES), reads_cold=False)
 
     assert "hri:dense" in offered(replace(measurements, formats=(small, large)))["format"].title
     assert "raw" in offered(replace(measurements, formats=(dear, large)))["format"].title
@@ -88,7 +86,7 @@ def test_a_larger_format_is_offered_only_if_its_speed_is_worth_its_size():
 
 def test_the_loader_of_a_dataset_scales_the_costs_that_were_calibrated():
     """Other formats take as much longer beside the trainer as the dataset's own does."""
-    source = Source(kind="dataset", name="photos.hr", formats={"png": 1.0})
+    source = ProfiledSource(kind="dataset", name="photos.hr", formats={"png": 1.0})
     costs = (cost("png", cpu_seconds=CORES / 500), cost("hri:fast", cpu_seconds=CORES / 1_600))
     stages = (Stage(name="decode", rates=curve(400.0)),)
     measurements = decode_bound(source=source, formats=costs, stages=stages, reads_cold=False)
@@ -99,7 +97,7 @@ def test_the_loader_of_a_dataset_scales_the_costs_that_were_calibrated():
 
 def test_a_lossy_format_is_offered_only_to_images_that_are_so_already():
     lossy = (cost("jpeg", cpu_seconds=0.001, lossless=False),)
-    source = Source(kind="folder", name="photos", formats={"png": 0.5, "jpeg": 0.5}, lossy=True)
+    source = ProfiledSource(kind="folder", name="photos", formats={"png": 0.5, "jpeg": 0.5})
 
     assert "format" not in offered(decode_bound(formats=lossy))
     assert "format" in offered(decode_bound(formats=lossy, source=source))
@@ -107,7 +105,7 @@ def test_a_lossy_format_is_offered_only_to_images_that_are_so_already():
 
 def test_what_is_stored_so_already_is_kept_as_it_is():
     """A lossy file that is encoded again loses more."""
-    source = Source(kind="folder", name="photos", formats={"jpeg": 1.0}, lossy=True)
+    source = ProfiledSource(kind="folder", name="photos", formats={"jpeg": 1.0})
     formats = (cost("raw", cpu_seconds=1e-5, n_bytes=1e4), cost("jpeg", cpu_seconds=1e-5, n_bytes=1e3, lossless=False))
 
     remedy = offered(decode_bound(formats=formats, source=source))["format"]
@@ -118,7 +116,7 @@ def test_what_is_stored_so_already_is_kept_as_it_is():
 
 def test_a_lossless_format_of_some_files_is_made_of_all():
     """To keep the files as they are would leave the slow ones."""
-    source = Source(kind="folder", name="photos", formats={"png": 0.5, "webp": 0.5})
+    source = ProfiledSource(kind="folder", name="photos", formats={"png": 0.5, "webp": 0.5})
 
     remedy = offered(decode_bound(formats=(cost("png", cpu_seconds=1e-5),), source=source))["format"]
 
@@ -130,21 +128,21 @@ def test_a_lossless_format_of_some_files_is_made_of_all():
     [(".", "build . dataset.hr"), ("..", "build .. dataset.hr"), ("/", "build / dataset.hr"), ("a b/", "'a b.hr'")],
 )
 def test_a_dataset_is_built_beside_its_source(name, command):
-    source = Source(kind="folder", name=name, formats={"png": 1.0})
+    source = ProfiledSource(kind="folder", name=name, formats={"png": 1.0})
 
     assert command in offered(decode_bound(formats=(cost("raw", cpu_seconds=1e-5),), source=source))["format"].command
 
 
 @pytest.mark.parametrize("kind", ["dataset", "loader"])
 def test_a_dataset_is_not_told_to_become_what_it_is(kind):
-    source = Source(kind=kind, name="photos.hr", formats={"hri:fast": 1.0})
+    source = ProfiledSource(kind=kind, name="photos.hr", formats={"hri:fast": 1.0})
     measurements = decode_bound(formats=(cost("hri:fast", cpu_seconds=0.001),), source=source)
 
     assert "format" not in offered(measurements)
 
 
 def test_a_dataset_is_stored_anew_from_itself():
-    source = Source(kind="dataset", name="photos.hr", formats={"png": 1.0})
+    source = ProfiledSource(kind="dataset", name="photos.hr", formats={"png": 1.0})
     measurements = decode_bound(formats=(cost("hri:fast", cpu_seconds=0.001),), source=source)
 
     assert offered(measurements)["format"].command == "headrace build photos.hr photos.new.hr --format hri:fast"
@@ -164,8 +162,8 @@ def test_a_mix_is_offered_where_it_beats_every_single_format():
     # The cores alone give 500 of hri:dense, storage of 4 GB/s 400 of raw: half of each gives both some rest.
     formats = (cost("hri:dense", cpu_seconds=CORES / 500), cost("raw", cpu_seconds=1e-4, n_bytes=1e7))
     options = RecipeSummary(options=("--crop", "64"))
-    better = decode_bound(formats=formats, mix=Mix(shares={"hri:dense": 0.5, "raw": 0.5}), recipe=options)
-    equal = replace(better, mix=Mix(shares={"hri:dense": 0.99, "raw": 0.01}))
+    better = decode_bound(formats=formats, mix=FormatMix(shares={"hri:dense": 0.5, "raw": 0.5}), recipe=options)
+    equal = replace(better, mix=FormatMix(shares={"hri:dense": 0.99, "raw": 0.01}))
 
     assert offered(better)["plan"].rate == pytest.approx(4e9 / 5.5e6)
     assert offered(better)["plan"].command.splitlines() == [
@@ -226,9 +224,9 @@ def test_workers_that_wait_beside_measured_stages_may_be_more_too():
 
 
 def test_memory_ends_the_matter_if_all_of_it_fits():
-    machine = Machine(cores=CORES, memory_bytes=64 * 10**9)
+    machine = MachineFacts(cores=CORES, memory_bytes=64 * 10**9)
     fits = replace(
-        even(read=100.0), machine=machine, source=Source(kind="folder", name="-my photos", n_bytes=20 * 10**9)
+        even(read=100.0), machine=machine, source=ProfiledSource(kind="folder", name="-my photos", n_bytes=20 * 10**9)
     )
     too_large = replace(fits, source=replace(fits.source, n_bytes=200 * 10**9))
 
@@ -241,21 +239,17 @@ def test_memory_ends_the_matter_if_all_of_it_fits():
 
 
 def test_the_offload_workers_rate_adds_to_the_hosts_while_the_cores_are_the_bottleneck():
-    dataset = Source(kind="dataset", name="photos.hr")
+    dataset = ProfiledSource(kind="dataset", name="photos.hr")
     host = judge(decode_bound(source=dataset)).rate
-    near = NearProng(rate=host / 4)
-
-    assert offered(decode_bound(source=dataset, near=near))["near"].rate == pytest.approx(1.25 * host)
-    assert offered(decode_bound(source=dataset, near=NearProng(rate=1e6)))["near"].rate == pytest.approx(EVEN)
-    assert "near" not in offered(replace(even(read=100.0), source=dataset, near=near))
-    assumed = offered(decode_bound(source=dataset))["near"]
+    assert "offload" not in offered(replace(even(read=100.0), source=dataset))
+    assumed = offered(decode_bound(source=dataset))["offload"]
     assert (assumed.rate, assumed.at_most) == (pytest.approx(host * (CORES + 1) / CORES), True)
 
 
 def test_a_slow_collate_function_is_taken_out_of_its_thread():
     remedy = offered(even(batch=100.0))["collate"]
 
-    # 10 ms an image, divided among eight workers that have 0.5 ms an image to do already.
+    # 10 ms per image, divided among eight workers that have 0.5 ms per image to do already.
     assert remedy.rate == pytest.approx(1 / (0.01 / CORES + 2 / 4_000))
     assert remedy.code == "collate_fn=None"
 
@@ -269,7 +263,7 @@ def test_more_cores_are_the_last_resort_and_said_to_be_a_guess():
 
 
 @pytest.mark.parametrize("stage", STAGE_NAMES)
-def test_every_stage_that_binds_has_some_remedy(stage):
+def test_every_bottleneck_has_some_remedy(stage):
     assert judge(even(**{stage: 100.0})).remedies
 
 

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace profile`: what limits the training, and what would make it faster."""
+"""`headrace profile`: find what limits training, and what would make it faster."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.cli.shared import options as _options
 from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
 from headrace.errors import HeadraceError, MissingExtra, ProfileError
+
+if TYPE_CHECKING:
+    from headrace.profiling import Report
 
 
 def profile(
@@ -24,38 +29,45 @@ def profile(
     crop: _options.Crop = None,
     batch_size: _options.BatchSize = None,
     step_ms: Annotated[
-        float | None, typer.Option(min=0.001, help="What a training step takes, in milliseconds.", show_default=False)
+        float | None, typer.Option(min=0.001, help="Time of a training step in milliseconds.", show_default=False)
     ] = None,
     train: Annotated[
         str | None,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="The training step itself, a function of a batch.", show_default=False
+            metavar="MODULE:FUNCTION",
+            help="The training step, a function that is called with a batch.",
+            show_default=False,
         ),
     ] = None,
     cold: Annotated[bool, typer.Option("--cold", help="Read from storage, not from memory.")] = False,
-    cores: Annotated[str | None, typer.Option(help="Numbers of cores, as 1,2,4.", show_default="one to all")] = None,
+    cores: Annotated[
+        str | None,
+        typer.Option(help="Numbers of cores to measure with, as 1,2,4 (default: 1 to all).", show_default=False),
+    ] = None,
     emulate: _options.Emulate = None,
-    quick: Annotated[bool, typer.Option("--quick", help="End within a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Finish within a minute.")] = False,
     seconds: Annotated[
         float | None, typer.Option(min=0.1, help="Measure for about this many seconds.", show_default="150")
     ] = None,
     watts: Annotated[
-        float, typer.Option(min=0.0, help="What a busy core draws, in watts, where no counter can be read.")
+        float, typer.Option(min=0.0, help="Power of a busy core in watts, if no energy counter can be read.")
     ] = 10.0,
     workdir: _options.Workdir = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", file_okay=False, help="A folder for report.json and index.html.", show_default=False
+            "--output", "-o", file_okay=False, help="Folder for report.json and index.html.", show_default=False
         ),
     ] = None,
+    as_json: _options.Json = False,
+    quiet: _options.Quiet = False,
 ) -> None:
     """Measure what limits a training run, stage by stage, and what would make it faster.
 
-    Needs no root, and changes nothing. Say how long a training step takes, or
-    which function does it, to learn whether the trainer waits for data. Ctrl-C
-    ends it with what was measured so far, without a verdict on what was not;
-    the exit code is then 130. The last line names the next command.
+    Needs no root and changes nothing. Give the time of a training step, or the
+    function itself, to find out whether the trainer waits for data. Ctrl-C ends
+    the profile with the results so far and exit code 130. The last line names
+    the next command.
 
     \b
     headrace profile photos --step-ms 35                  a folder of images
@@ -63,17 +75,17 @@ def profile(
     headrace profile photos --train mymodel.train:step    with the training itself
     headrace profile photos.hr --emulate storage=200MB/s,cores=2
     """
-    from headrace import profiling  # noqa: PLC0415 - brings the loader, which other verbs do not need
+    from headrace import profiling  # noqa: PLC0415 - imports the loader, which other verbs do not need
 
     if step_ms is not None and train is not None:
-        raise typer.BadParameter("give --step-ms or --train: both say how long a step takes")
+        raise typer.BadParameter("--step-ms and --train exclude each other: give one of them")
     step: Any = None if step_ms is None else step_ms / 1e3
     counts = None if cores is None else parse_cores(cores)
     try:
         if train is not None:
             step = load_function(train)
         _check_first(output)
-        with profiling.shown() as hook:
+        with nullcontext() if quiet else profiling.shown() as hook:
             report = profiling.profile(
                 source,
                 step,
@@ -89,14 +101,14 @@ def profile(
                 workdir=workdir,
                 progress=hook,
             )
-        report.show()
         if output is not None:
             report.save(output)
-            say(f"written {output / 'index.html'} and report.json beside it")
-        following = report.next_step(output)
-        say(f"next: {following}" if following else "next: nothing; no change to the loader would gain much")
+        if as_json:
+            typer.echo(json.dumps(report.to_json(), indent=1, allow_nan=False))
+        elif not quiet:
+            _show(report, output)
         if report.measurements.interrupted:
-            typer.echo("interrupted: the report holds what was measured until then", err=True)
+            typer.echo("interrupted: the report has the results so far", err=True)
             raise typer.Exit(INTERRUPTED)
     except KeyboardInterrupt:
         typer.echo("interrupted; nothing was written", err=True)
@@ -106,19 +118,27 @@ def profile(
         raise typer.Exit(FAILED) from None
 
 
+def _show(report: Report, output: Path | None) -> None:
+    report.show()
+    if output is not None:
+        say(f"wrote {output / 'index.html'} and {output / 'report.json'}")
+    following = report.next_step(output)
+    say(f"next: {following}" if following else "next: nothing; no change to the loader would gain much")
+
+
 def _check_first(output: Path | None) -> None:
-    """Find out before the measurements what would otherwise fail, or be missing, after them."""
+    """Check before the measurements what would otherwise fail after them."""
     from headrace import planning, profiling  # noqa: PLC0415
 
     if output is not None:
         profiling.Report.require_extras()
         output.mkdir(parents=True, exist_ok=True)
         if not os.access(output, os.W_OK | os.X_OK):
-            raise ProfileError(f"the report's folder must be writable; {output} is not: name another one with -o")
+            raise ProfileError(f"the report's folder must be writable; {output} is not: choose another one with -o")
     try:
         planning.find_solver()
     except MissingExtra as error:
-        typer.echo(f"no mix of formats will be looked for: {error}", err=True)
+        typer.echo(f"no mix of formats will be computed: {error}", err=True)
 
 
 def parse_cores(text: str) -> list[int]:
@@ -135,11 +155,11 @@ def parse_cores(text: str) -> list[int]:
 def load_function(name: str) -> Callable[[Any], Any]:
     """Import `package.module:function`; modules of the current folder are found too, as with `python -m`.
 
-    What it raises on a batch becomes a ProfileError that says where: the profile has no other way to go on.
+    Calls of it raise ProfileError with the file and line of the original error.
     """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise typer.BadParameter(f"{name!r} names no function; write package.module:function")
+        raise typer.BadParameter(f"--train must be package.module:function; got {name!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -147,9 +167,9 @@ def load_function(name: str) -> Callable[[Any], Any]:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise typer.BadParameter(f"{name!r} cannot be imported: {error}") from None
+        raise typer.BadParameter(f"--train {name!r} cannot be imported: {error}") from None
     if not callable(found):
-        raise typer.BadParameter(f"{name} is a {type(found).__name__} and cannot be called with a batch")
+        raise typer.BadParameter(f"--train must name a function of a batch; {name} is a {type(found).__name__}")
 
     def step(batch: Any) -> Any:
         try:

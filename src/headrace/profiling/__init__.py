@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bottleneck study: what the training waits for, by how much, and what would fix it.
+"""The bottleneck study: what training waits for, by how much, and what would fix it.
 
-`subjects/` knows what can be profiled and in which phases, `stages/` measures each stage alone, `judging/` derives the
-verdict by arithmetic alone, and `report/` prints and draws it. `Measurements` pass from one to the next.
+`subjects/` lists the phases for each kind of subject, `stages/` measures each stage alone, `judging/` computes the
+verdict, and `report/` prints and draws it. `Measurements` are passed from one to the next.
 """
 
 from __future__ import annotations
@@ -11,47 +11,40 @@ from headrace.profiling._measurements import (
     Differential,
     Energy,
     FormatCost,
-    Machine,
+    FormatMix,
+    MachineFacts,
     Measurements,
     Memory,
-    Mix,
-    NearProng,
+    ProfiledSource,
     Rate,
     RawAndRecords,
     RecipeSummary,
-    Source,
     Stage,
-    WhatIf,
-    WhatIfPoint,
 )
 from headrace.profiling._profile import profile
-from headrace.profiling.judging._judge import judge
 from headrace.profiling.judging._remedy import Remedy
-from headrace.profiling.judging._verdict import Verdict
+from headrace.profiling.judging._verdict import Verdict, judge
 from headrace.profiling.report._live import shown
 from headrace.profiling.report._report import Report
-from headrace.profiling.subjects._course import Progress
+from headrace.profiling.subjects._schedule import ProfileProgress
 
 __all__ = [
     "Differential",
     "Energy",
     "FormatCost",
-    "Machine",
+    "FormatMix",
+    "MachineFacts",
     "Measurements",
     "Memory",
-    "Mix",
-    "NearProng",
-    "Progress",
+    "ProfileProgress",
+    "ProfiledSource",
     "Rate",
     "RawAndRecords",
     "RecipeSummary",
     "Remedy",
     "Report",
-    "Source",
     "Stage",
     "Verdict",
-    "WhatIf",
-    "WhatIfPoint",
     "judge",
     "profile",
     "shown",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace.profile`: measure a loader, a dataset or a folder of images, and say what bounds it."""
+"""`headrace.profile`: measure a loader, a dataset or a folder of images, and find what limits it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headrace.errors import LoaderError, ProfileError
 from headrace.loader import Loader
-from headrace.measuring import WATTS_PER_CORE, NoiseMonitor, available_memory
+from headrace.measuring import WATTS_PER_CORE, NoiseMonitor
+from headrace.profiling._measurements import Measurements
 from headrace.profiling.report._report import Report
-from headrace.profiling.subjects._course import Course, ProgressHook
-from headrace.profiling.subjects._folder import plan_folder
-from headrace.profiling.subjects._foreign import plan_foreign
-from headrace.profiling.subjects._loader import make_loader, plan_loader
-from headrace.profiling.subjects._notebook import Notebook
+from headrace.profiling.subjects._folder import profile_folder
+from headrace.profiling.subjects._foreign import profile_foreign
+from headrace.profiling.subjects._loader import make_loader, profile_loader
+from headrace.profiling.subjects._schedule import ProgressHook, Schedule
 from headrace.profiling.subjects._settings import (
     FULL_SECONDS,
     QUICK_LATEST,
@@ -30,10 +30,10 @@ from headrace.profiling.subjects._settings import (
     RecipeLike,
     Settings,
     core_counts,
-    on_cores,
+    limited_cores,
     read_recipe,
     read_step,
-    refuse_needless,
+    refuse,
 )
 from headrace.records import Dataset
 
@@ -57,31 +57,31 @@ def profile(
 ) -> Report:
     """Measure what limits a training run, and what would make it faster.
 
-    A loader is iterated for a while by itself, with the trainer, and the trainer runs on one batch by itself. Of a
-    dataset, a folder of images and Headrace's own loader every stage is measured alone too. After Ctrl-C the report
-    holds what was measured so far (`report.measurements.interrupted`), and names no bottleneck that was not measured.
+    The loader runs alone, then with the trainer, and the trainer runs alone on one batch. For a dataset, a folder of
+    images and a `headrace.Loader`, every stage is measured alone too. After Ctrl-C the report has what was measured so
+    far (`report.measurements.interrupted`), and names no bottleneck that was not measured.
 
     Args:
-        subject: A loader of any kind that gives batches each time it is iterated; or a dataset, or a folder of images
-            or another source, which is then loaded as `recipe` or `transform` and `batch_size` say.
-        step: The training step, called with a batch, many times, also with the same one; or the seconds that it
-            takes, which are then waited. Batches of a loader that the profile makes are dicts of tensors if PyTorch
-            was imported, else of NumPy arrays.
-        recipe: As a loader gives it, or a JSON file with it.
-        transform: As for `Loader`; by default a random crop of `crop` pixels, a flip, and normalisation.
-        crop: Edge of that crop; 224 by default.
+        subject: Any loader that gives batches each time it is iterated; or a dataset, or a folder of images or another
+            source, which is then loaded with `recipe`, or with `transform` and `batch_size`.
+        step: The training step, called with a batch, also repeatedly with the same one; or its time in seconds, which
+            the profile then sleeps. Batches of a loader that the profile makes are dicts of tensors if PyTorch was
+            imported, otherwise of NumPy arrays.
+        recipe: `loader.recipe`, or a JSON file with it.
+        transform: As for `Loader`; by default a random crop of `crop` pixels, a flip, and normalization.
+        crop: Side of that crop; 224 by default.
         batch_size: 64 by default.
         cold: Read from storage, not from memory: pages are dropped, or bypassed.
-        cores: Numbers of cores to measure stages with; from one to all by default.
-        emulate: A smaller machine, as in `storage=200MB/s,cores=2`.
-        quick: Take less than a minute in all.
-        seconds: How long to measure, about.
-        watts: That a busy core is taken to draw, where the machine has no counter of energy that can be read.
-        workdir: Where a few images are stored in other formats for a while; by default the system's temporary folder.
-        progress: Called with a `Progress` before each measurement and at the end.
+        cores: Numbers of cores to measure stages with; by default 1, 2, 4, … up to all.
+        emulate: A slower machine, as in `storage=200MB/s,cores=2`.
+        quick: Take less than a minute in total.
+        seconds: Approximate duration; 150 by default.
+        watts: Power of one busy core, used if the machine has no energy counter that can be read.
+        workdir: Folder for a few images in other formats; by default the system's temporary folder.
+        progress: Called with a `ProfileProgress` before each measurement and at the end.
 
     Raises:
-        ProfileError: There is nothing to measure, or something was asked for that means nothing here.
+        ProfileError: There is nothing to measure, or an argument has no meaning for this subject.
 
     """
     function, stated = read_step(step)
@@ -90,72 +90,70 @@ def profile(
     if workdir is not None and not Path(workdir).is_dir():
         raise ProfileError(f"workdir must be a folder; {workdir} is not: create it, or omit workdir")
     emulation = Emulation.parse(emulate)
-    making = {"recipe": recipe, "transform": transform, "crop": crop, "batch_size": batch_size}
-    with on_cores(emulation.cores) as there, ExitStack() as closing:
-        course = Course(
+    batches = {"recipe": recipe, "transform": transform, "crop": crop, "batch_size": batch_size}
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    with limited_cores(emulation.cores) as available:
+        schedule = Schedule(
             seconds or (QUICK_SECONDS if quick else FULL_SECONDS),
             progress,
             latest=QUICK_LATEST if quick else math.inf,
-            watch=NoiseMonitor(there),
+            monitor=NoiseMonitor(available),
         )
         settings = Settings(
             step=function,
             stated_step=stated,
             cold=cold,
-            cores=there,
-            core_counts=core_counts(there, None if cores is None else tuple(cores)),
+            cores=available,
+            core_counts=core_counts(available, None if cores is None else tuple(cores)),
             emulation=emulation,
             quick=quick,
-            output=_output(step),
+            # A PyTorch trainer has imported torch; a sleep accepts any batch.
+            output="torch" if callable(step) and sys.modules.get("torch") is not None else "numpy",
             watts=watts,
             workdir=None if workdir is None else str(workdir),
         )
-        missing = sorted(set(cores or ()) - set(settings.core_counts))
-        if missing:
-            course.notes.append(f"not measured with {', '.join(map(str, missing))} cores: this process may use {there}")
-        book = _plan(subject, course, settings, making, closing)
-        course.run()
-        return Report(book.freeze(course))
+        found = _measure(subject, settings, schedule, batches)
+    from headrace import __version__  # noqa: PLC0415 - the package imports this module
+
+    missing = sorted(set(cores or ()) - set(settings.core_counts))
+    if missing:
+        note = f"not measured with {', '.join(map(str, missing))} cores: this process may use {available}"
+        found = replace(found, notes=(*found.notes, note))
+    return Report(replace(found, started=started, headrace=__version__))
 
 
-def _output(step: Any) -> Literal["torch", "numpy"]:
-    """Tensors for a trainer of PyTorch, which has imported it; a wait takes anything."""
-    return "torch" if callable(step) and sys.modules.get("torch") is not None else "numpy"
-
-
-def _plan(subject: Any, course: Course, settings: Settings, making: dict[str, Any], closing: ExitStack) -> Notebook:
-    """Lay out the course for what was given."""
+def _measure(subject: Any, settings: Settings, schedule: Schedule, batches: dict[str, Any]) -> Measurements:
+    """Run the phases for this kind of subject."""
     if isinstance(subject, str | PathLike):
         path = Path(subject)
         subject = Dataset(path) if (path / "dataset.json").exists() else path
     if isinstance(subject, Dataset | Path):
-        made = read_recipe(**making)
+        options = read_recipe(**batches)
         if isinstance(subject, Path):
-            book = plan_folder(course, subject, made, settings)
+            found = profile_folder(subject, options, settings, schedule)
         else:
-            loader = closing.enter_context(make_loader(subject, made, settings, memory=available_memory()))
-            book = plan_loader(course, loader, subject, settings)
-        book.recipe = replace(book.recipe, options=made.words)
-        return book
-    refuse_needless(making, "a loader", "it has its own; profile a dataset or a folder with it")
+            with make_loader(subject, options, settings) as loader:
+                found = profile_loader(loader, subject, settings, schedule)
+        return replace(found, recipe=replace(found.recipe, options=options.cli_options))
+    refuse(batches, "a loader", "it has its own; profile a dataset or a folder with it")
     limit = settings.emulation.storage_rate
     if isinstance(subject, Loader):
-        refuse_needless({"emulated storage": limit}, "a loader", "profile its dataset instead")
-        refuse_needless({"cold": settings.cold}, "a loader", "give direct_io=True to the loader")
-        closing.enter_context(_where_it_was(subject))
-        return plan_loader(course, subject, None, settings)
+        refuse({"emulated storage": limit}, "a loader", "profile its dataset instead")
+        refuse({"cold": settings.cold}, "a loader", "pass direct_io=True to the loader")
+        with _state_restored(subject):
+            return profile_loader(subject, None, settings, schedule)
     if not isinstance(subject, Iterable) or isinstance(subject, Iterator):
         raise ProfileError(
-            f"a {type(subject).__qualname__} cannot be profiled: give a loader that can be iterated again and again, "
-            f"a dataset, or the path of a dataset or of a folder of images"
+            f"subject must be a loader that can be iterated repeatedly, a dataset, or the path of a dataset or of a "
+            f"folder of images; got {type(subject).__qualname__}"
         )
-    refuse_needless({"emulated storage": limit, "cold": settings.cold}, "a loader that is not ours", "leave it out")
-    return plan_foreign(course, subject, settings)
+    refuse({"emulated storage": limit, "cold": settings.cold}, "a loader that is not Headrace's", "omit it")
+    return profile_foreign(subject, settings, schedule)
 
 
-@contextmanager
-def _where_it_was(loader: Loader) -> Iterator[None]:
-    """Leave the user's loader at the epoch and sample that it had."""
+@contextlib.contextmanager
+def _state_restored(loader: Loader) -> Iterator[None]:
+    """Restore the epoch and position of a user's loader afterwards."""
     state = loader.state_dict()
     try:
         yield

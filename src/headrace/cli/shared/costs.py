@@ -74,7 +74,6 @@ def find_costs(calibration: Path | None, report: Path | None, source: str | None
 
 def _from_report(folder: Path, source: str | None) -> KnownCosts:
     from headrace import planning, profiling  # noqa: PLC0415
-    from headrace.profiling.judging._pipeline import reads_cold  # noqa: PLC0415
 
     report = profiling.Report.load(folder)
     found = report.measurements
@@ -86,7 +85,7 @@ def _from_report(folder: Path, source: str | None) -> KnownCosts:
         source,
         costs,
         # If epochs read from memory, storage is no limit: the plan is for the run that the profile measured.
-        storage_rate=max(rates, default=None) if reads_cold(found) else math.inf,
+        storage_rate=max(rates, default=None) if found.reads_from_storage else math.inf,
         cores=found.machine.cores,
         trainer_cores=0.0 if trainer is None or trainer.stated else trainer.trainer_cores or 0.0,
     )

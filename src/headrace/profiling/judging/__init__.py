@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From figures to a verdict and its remedies: arithmetic, and nothing else."""
+"""From measurements to a verdict and its remedies: pure arithmetic."""

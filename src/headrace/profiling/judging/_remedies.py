@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would make a run faster, ranked by the rate that the same arithmetic predicts.
+"""What would make a run faster, ranked by the rate that the model predicts.
 
-Every remedy is the run's own pipeline with something changed, so that its prediction differs from today's rate by that
-change alone. None exceeds the trainer's ceiling.
+Every remedy is the model of the run with one change, so its prediction differs from today's rate by that change alone.
+None exceeds the trainer's ceiling.
 """
 
 from __future__ import annotations
@@ -14,94 +14,97 @@ from dataclasses import replace
 from headrace.planning.commands import command_line
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging import _remedies_stored as stored
-from headrace.profiling.judging._pipeline import (
-    Load,
-    Pipeline,
-    fits_in_memory,
-    reads_cold,
-    stage_pipeline,
-    worker_count,
-)
-from headrace.profiling.judging._rates import rates_of
+from headrace.profiling.judging._model import Load, RunModel, rates_of, stage_model
 from headrace.profiling.judging._reconcile import trainer_loads
 from headrace.profiling.judging._remedy import (
-    WORTHWHILE,
+    MIN_GAIN,
     Remedy,
     build_command,
     is_foreign,
-    offer,
+    make_remedy,
+    run_options,
     source_path,
 )
 from headrace.units import bytes_text, rate_text
 
-MOST_CORES = 64
-"""Times as many cores as there are: further than that no prediction carries."""
-_NOT_STAGES = ("step", "wait")
+MAX_CORES_FACTOR = 64
+"""No prediction is made for more than this many times the cores of this machine."""
 
 
-def find_remedies(measurements: Measurements, now: Pipeline) -> tuple[Remedy, ...]:
-    """Rank what would help: predictions by falling rate, then what could help at most.
+def find_remedies(measurements: Measurements, now: RunModel) -> tuple[Remedy, ...]:
+    """Rank what would help: predictions by falling rate, then upper bounds.
 
-    A gain that is smaller than the figures are wide is left out, and rates that differ by less have the same rank.
+    A gain smaller than the uncertainty is omitted, and rates that differ by less have the same rank.
     """
-    width = rates_of(measurements).width or 0.0
-    least = max(WORTHWHILE, 1 + width)
+    uncertainty = rates_of(measurements).uncertainty or 0.0
+    min_gain = max(MIN_GAIN, 1 + uncertainty)
     found = [remedy for find in _FINDERS for remedy in find(measurements, now)]
-    worth = [remedy for remedy in found if math.isfinite(remedy.rate) and remedy.gain >= least]
-    binding = binding_load(now)
-    if binding is not None and binding.stage in _OF_STORAGE and any(remedy.kind in _STORED for remedy in worth):
-        worth = [remedy for remedy in worth if remedy.kind != "stage"]
-    return _ranked(sorted(worth, key=lambda remedy: (remedy.at_most, -remedy.rate)), width)
+    useful = [remedy for remedy in found if math.isfinite(remedy.rate) and remedy.gain >= min_gain]
+    bottleneck = now.bottleneck
+    if bottleneck is not None and bottleneck.stage in _STORAGE_STAGES and any(r.kind in _STORAGE_KINDS for r in useful):
+        useful = [remedy for remedy in useful if remedy.kind != "stage"]
+    return _ranked(sorted(useful, key=lambda remedy: (remedy.at_most, -remedy.rate)), uncertainty)
 
 
-def _ranked(remedies: list[Remedy], width: float) -> tuple[Remedy, ...]:
-    """Give one rank to remedies whose rates differ by less than the figures are wide."""
+def _ranked(remedies: list[Remedy], uncertainty: float) -> tuple[Remedy, ...]:
+    """Give the same rank to remedies whose rates differ by less than the uncertainty."""
     ranked: list[Remedy] = []
+    first: Remedy | None = None  # of the current rank
     for position, remedy in enumerate(remedies, 1):
-        last = ranked[-1] if ranked else None
-        first = next((each for each in ranked if last is not None and each.rank == last.rank), None)
-        level = first is not None and remedy.at_most == first.at_most and remedy.rate >= first.rate * (1 - width)
-        ranked.append(replace(remedy, rank=first.rank if first is not None and level else position))
+        if first is None or remedy.at_most != first.at_most or remedy.rate < first.rate * (1 - uncertainty):
+            first = replace(remedy, rank=position)
+        ranked.append(replace(remedy, rank=first.rank))
     return tuple(ranked)
 
 
-def binding_load(pipeline: Pipeline) -> Load | None:
-    """The largest load of the slowest place that has one beside the step; what is waited without a cause comes last."""
-    slowest = next(iter(pipeline.places), None)
-    loads = [load for load in pipeline.loads if load.place == slowest and load.stage not in _NOT_STAGES]
-    waiting = [load for load in pipeline.loads if load.place == slowest and load.stage == "wait"]
-    if waiting and sum(load.seconds for load in loads) < waiting[0].seconds:
-        return waiting[0]
-    return max(loads, key=lambda load: load.seconds, default=None)
+def next_step(measurements: Measurements, remedies: tuple[Remedy, ...], report: str | None) -> str | None:
+    """Return the next command or change to the code; None if there is nothing to do.
+
+    `report` is the folder of the saved report, if any: `headrace plan` then measures nothing again.
+    """
+    if measurements.interrupted:
+        return "run the same command again, to its end"
+    if not remedies:
+        return None
+    first, path = remedies[0], source_path(measurements)
+    options = run_options(measurements)
+    if first.kind in ("format", "device", "plan") and path is not None:
+        if report is not None and measurements.calibration is not None:
+            return command_line("headrace", "plan", path, ("--report", report, "-o", "plan.json"))
+        if options is not None:
+            return command_line("headrace", "plan", path, options, ("-o", "plan.json"))
+    if first.command:
+        return " && ".join(first.command.splitlines())
+    return f"pass {first.code} to your loader" if first.code else first.title
 
 
-def cores_needed(measurements: Measurements, now: Pipeline) -> float | None:
-    """Cores of this kind that would keep the trainer busy; None if no number of cores would."""
-    places, workers = now.places, min(worker_count(measurements), measurements.machine.cores)
+def cores_needed(measurements: Measurements, now: RunModel) -> float | None:
+    """Return how many such cores would keep the trainer busy; None if no number of cores would."""
+    places, workers = now.places, min(measurements.workers, measurements.machine.cores)
     trainer = rates_of(measurements).trainer
     if trainer is None or workers == 0 or "cores" not in places:
         return None
     if any(seconds > places["trainer"] * (1 + 1e-9) for place, seconds in places.items() if place != "cores"):
         return None
     needed = _cores_for(now, places["trainer"], workers)
-    return needed if needed is not None and needed <= MOST_CORES * measurements.machine.cores else None
+    return needed if needed is not None and needed <= MAX_CORES_FACTOR * measurements.machine.cores else None
 
 
-def _cores_for(now: Pipeline, seconds: float, workers: int) -> float | None:
-    """Cores with which their place takes so many seconds per image; what workers wait, more cores do not shorten."""
+def _cores_for(now: RunModel, seconds: float, workers: int) -> float | None:
+    """Return the cores with which the workers take `seconds` per image; more cores do not shorten waiting."""
     work = sum(load.seconds for load in now.loads if load.place == "cores" and not load.waits)
-    room = seconds - (now.places["cores"] - work)
-    return workers * work / room if work > 0 and room > 0 else None
+    available = seconds - (now.places["cores"] - work)
+    return workers * work / available if work > 0 and available > 0 else None
 
 
-def with_workers(measurements: Measurements, now: Pipeline, wanted: int) -> Pipeline:
-    """The run with another number of workers: each stage changes as its own curve does."""
-    workers, cores = worker_count(measurements), measurements.machine.cores
+def with_workers(measurements: Measurements, now: RunModel, wanted: int) -> RunModel:
+    """Model the run with another number of workers: each stage follows its own scaling curve."""
+    workers, cores = measurements.workers, measurements.machine.cores
     if workers == 0:
         moved = [load for load in now.loads if load.place == "trainer" and load.stage != "step"]
-        kept = Pipeline(tuple(load for load in now.loads if load not in moved))
+        kept = RunModel(tuple(load for load in now.loads if load not in moved))
         return kept.plus(Load(load.stage, "cores", load.seconds / min(wanted, cores), load.detail) for load in moved)
-    before, after = _seconds(stage_pipeline(measurements)), _seconds(stage_pipeline(measurements, wanted))
+    before, after = _work_seconds(stage_model(measurements)), _work_seconds(stage_model(measurements, wanted))
 
     def changed(load: Load) -> Load:
         key = (load.stage, load.place)
@@ -113,26 +116,26 @@ def with_workers(measurements: Measurements, now: Pipeline, wanted: int) -> Pipe
             factor = min(workers, cores) / min(wanted, cores) if load.place == "cores" else 1.0
         return replace(load, seconds=load.seconds * factor)
 
-    loader = Pipeline(tuple(changed(load) for load in now.loads if load.stage != "step"))
+    loader = RunModel(tuple(changed(load) for load in now.loads if load.stage != "step"))
     return loader.plus(trainer_loads(measurements, loader, wanted))
 
 
-def _seconds(pipeline: Pipeline) -> dict[tuple[str, str], float]:
-    """Of work, by stage and place."""
+def _work_seconds(model: RunModel) -> dict[tuple[str, str], float]:
+    """Seconds of work per image by stage and place, without waiting."""
     seconds: dict[tuple[str, str], float] = {}
-    for load in (load for load in pipeline.loads if not load.waits):
+    for load in (load for load in model.loads if not load.waits):
         seconds[load.stage, load.place] = seconds.get((load.stage, load.place), 0.0) + load.seconds
     return seconds
 
 
-def _workers(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
-    workers, cores = worker_count(measurements), measurements.machine.cores
+def _more_workers(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
+    workers, cores = measurements.workers, measurements.machine.cores
     if workers >= cores and not any(load.waits for load in now.loads):
         return
     wanted = cores if workers < cores else 2 * workers
-    yield offer(
+    yield make_remedy(
         "workers",
-        f"use {wanted} workers instead of {workers}" if workers else f"use {wanted} workers beside the trainer",
+        f"use {wanted} workers instead of {workers}" if workers else f"use {wanted} workers",
         with_workers(measurements, now, wanted).rate,
         now=now,
         code=f"num_workers={wanted}",
@@ -140,167 +143,154 @@ def _workers(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
     )
 
 
-def _cores(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
+def _more_cores(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
     cores, places = measurements.machine.cores, now.places
-    if worker_count(measurements) < cores or next(iter(places), None) != "cores":
+    if measurements.workers < cores or next(iter(places), None) != "cores":
         return
     others = max((seconds for place, seconds in places.items() if place != "cores"), default=places["cores"] / 2)
     needed = _cores_for(now, others, cores)
     if needed is None:
         return
-    wanted = max(math.ceil(min(needed, MOST_CORES * cores) * (1 - 1e-9)), cores + 1)
-
-    def spread(load: Load) -> Load:
-        return replace(load, seconds=load.seconds * cores / wanted)
-
-    changed = tuple(spread(load) if load.place == "cores" and not load.waits else load for load in now.loads)
-    yield offer(
+    wanted = max(math.ceil(min(needed, MAX_CORES_FACTOR * cores) * (1 - 1e-9)), cores + 1)
+    changed = tuple(
+        replace(load, seconds=load.seconds * cores / wanted) if load.place == "cores" and not load.waits else load
+        for load in now.loads
+    )
+    yield make_remedy(
         "cores",
-        f"a machine with {wanted} such cores instead of {cores}",
-        Pipeline(changed).rate,
+        f"use a machine with {wanted} such cores instead of {cores}",
+        RunModel(changed).rate,
         now=now,
         command=_size_command(measurements, wanted),
-        why="all cores are busy; this assumes that the work divides among more of them without loss",
+        why="all cores are busy; this assumes that the work scales perfectly to more of them",
         at_most=True,
     )
 
 
 def _size_command(measurements: Measurements, cores: int) -> str:
-    """Plan for machines with more cores. Only where SciPy is installed, as the mix shows: the command needs it."""
+    """Return `headrace size` for machines with more cores; empty without a mix, for then SciPy is not installed."""
     path, options, found = source_path(measurements), measurements.recipe.options, measurements.differential
     if path is None or options is None or found is None or not found.step_seconds or measurements.mix is None:
         return ""
-    cold = stored.storage_bandwidth(measurements) if reads_cold(measurements) else None
+    cold = stored.storage_bandwidth(measurements) if measurements.reads_from_storage else None
     storage = f"{cold / 1e9:.4g}GB/s" if cold else "1000GB/s"
     grid = ("--cores", f"{measurements.machine.cores}..{2 * cores}", "--storage", storage)
-    step = ("--step-ms", f"{found.step_seconds * 1e3:.6g}")
-    return command_line("headrace", "size", path, options, (*grid, *step))
+    return command_line("headrace", "size", path, options, (*grid, "--step-ms", f"{found.step_seconds * 1e3:.6g}"))
 
 
-def _cache(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
-    n_bytes = measurements.source.n_bytes
-    path = source_path(measurements)
+def _keep_in_memory(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
+    n_bytes, path = measurements.source.n_bytes, source_path(measurements)
     if "storage" in (measurements.machine.emulated or ""):
-        return  # an emulated storage is as slow for what lies in memory
-    if n_bytes is None or path is None or not reads_cold(measurements) or not fits_in_memory(measurements):
+        return  # emulated storage is slow even for what is in memory
+    if n_bytes is None or path is None or not measurements.reads_from_storage or not measurements.fits_in_memory:
         return
-    yield offer(
+    yield make_remedy(
         "cache",
         f"keep the {bytes_text(n_bytes)} in memory",
         now.without(place="storage").rate,
         now=now,
         command=f"{command_line('find', path, ('-type', 'f', '-exec', 'cat'))} {{}} + > /dev/null",
-        why="the page cache has room for all of it: read once, later epochs need no storage",
+        why="the page cache can hold all of it: after one read, later epochs need no storage",
     )
 
 
-def _near(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
-    """Add the rate of an offload worker to that of the host's cores; useful only while they are the bottleneck."""
+def _offload(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
+    """Add the rate of an offload worker to that of the host's cores, if they are the bottleneck."""
     host = now.places.get("cores")
     if host is None or next(iter(now.places)) != "cores":
         return
     if measurements.source.kind == "folder" or is_foreign(measurements):
         return
-    if measurements.near is not None:
-        rate, why = measurements.near.rate, f"it prepares {rate_text(measurements.near.rate)} beside the host"
-    else:
-        rate = 1 / (host * max(min(worker_count(measurements), measurements.machine.cores), 1))
-        why = f"one core like these, near the storage, would add {rate_text(rate)}"
+    rate = 1 / (host * measurements.used_cores)
     path = source_path(measurements)
     exchange = "exchange" if path is None else f"{path.rstrip('/').removesuffix('.hr')}.exchange"
-    yield offer(
-        "near",
+    commands = (command_line("mkdir", ("-p",), exchange), command_line("headrace", "offload", path or "", exchange))
+    yield make_remedy(
+        "offload",
         "prepare batches with an offload worker as well",
         now.scaled((1 / host) / (1 / host + rate), "cores").rate,
         now=now,
-        command=""
-        if path is None
-        else command_line("mkdir", ("-p",), exchange) + "\n" + command_line("headrace", "offload", path, exchange),
+        command="" if path is None else "\n".join(commands),
         code=f"offload={exchange!r}",
-        why=why,
-        at_most=measurements.near is None,
-    )
-
-
-def _collate(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
-    """Give to the workers what one thread does for all of them."""
-    alone = [load for load in now.loads if load.place == "thread"]
-    if not alone:
-        return
-    share = max(min(worker_count(measurements), measurements.machine.cores), 1)
-    kept = Pipeline(tuple(load for load in now.loads if load not in alone))
-    slowest = max(alone, key=lambda load: load.seconds)
-    function = slowest.detail if slowest.detail and slowest.detail.isidentifier() else "the function"
-    batching = slowest.stage == "batch"
-    why = "one thread does it for all workers, and they wait for it"
-    if is_foreign(measurements):
-        why += "; do the work in the dataset's __getitem__, sample by sample, which the workers call"
-    elif batching:
-        why += "; without a collate_fn the workers write each sample to its place in the batch"
-    else:
-        why += f"; declarative operations of headrace.transforms in place of {function} run in the workers"
-    yield offer(
-        "collate",
-        f"take {'the batching' if batching else function} out of the one thread",
-        kept.plus(Load(load.stage, "cores", load.seconds / share, load.detail) for load in alone).rate,
-        now=now,
-        code="collate_fn=None" if batching and not is_foreign(measurements) else "",
-        why=why,
-    )
-
-
-def _stage(measurements: Measurements, now: Pipeline) -> Iterator[Remedy]:
-    """Say what a cheaper stage would be worth at most, where no measured alternative tells."""
-    binding = binding_load(now)
-    if binding is None or binding.stage == "wait":
-        return
-    title, how, code = _ADVICE[binding.stage]
-    yield offer(
-        "stage",
-        title,
-        now.without(stage=binding.stage, place=binding.place).rate,
-        now=now,
-        command=build_command(measurements, "--format", "hri:fast") if binding.stage in _OF_STORAGE else "",
-        code="" if is_foreign(measurements) else code,
-        why=f"{how}; the rate is what the run would give if that cost nothing",
+        why=f"one more core like these, on this machine or near the storage, would add {rate_text(rate)}",
         at_most=True,
     )
 
 
-_STORED = {"records", "format", "device", "plan", "cache"}
-_OF_STORAGE = {"open", "read", "decode"}
-"""Stages that another way to store the images changes."""
+def _out_of_one_thread(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
+    """Let the workers do what one thread does for all of them."""
+    alone = [load for load in now.loads if load.place == "thread"]
+    if not alone:
+        return
+    kept = RunModel(tuple(load for load in now.loads if load not in alone))
+    slowest = max(alone, key=lambda load: load.seconds)
+    function = slowest.detail if slowest.detail and slowest.detail.isidentifier() else "the function"
+    batching = slowest.stage == "batch"
+    if is_foreign(measurements):
+        how = "do the work per sample in the dataset's __getitem__, which the workers call"
+    elif batching:
+        how = "without a collate_fn the workers write each sample directly into the batch"
+    else:
+        how = f"operations of headrace.transforms instead of {function} run in the workers"
+    shared = (Load(load.stage, "cores", load.seconds / measurements.used_cores, load.detail) for load in alone)
+    yield make_remedy(
+        "collate",
+        f"move {'batching' if batching else function} from the one thread to the workers",
+        kept.plus(shared).rate,
+        now=now,
+        code="collate_fn=None" if batching and not is_foreign(measurements) else "",
+        why=f"one thread does it for all workers, and they wait for it; {how}",
+    )
+
+
+def _cheaper_stage(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
+    """Give the upper bound of what a cheaper stage could gain."""
+    bottleneck = now.bottleneck
+    if bottleneck is None or bottleneck.stage == "wait":
+        return
+    title, how, code = _ADVICE[bottleneck.stage]
+    yield make_remedy(
+        "stage",
+        title,
+        now.without(stage=bottleneck.stage, place=bottleneck.place).rate,
+        now=now,
+        command=build_command(measurements, "--format", "hri:fast") if bottleneck.stage in _STORAGE_STAGES else "",
+        code="" if is_foreign(measurements) else code,
+        why=f"{how}; the rate assumes that the stage takes no time",
+        at_most=True,
+    )
+
+
+_STORAGE_KINDS = {"records", "format", "device", "plan", "cache"}
+_STORAGE_STAGES = {"open", "read", "decode"}
+"""Stages that depend on how the images are stored."""
 
 _ADVICE = {
     "open": ("open fewer files", "a dataset holds thousands of images in one file", ""),
     "read": ("read less, or from faster storage", "smaller images, or a crop of .hri, need fewer bytes", ""),
-    "decode": ("decode a faster format", "hri:fast was made for fast decoding", ""),
+    "decode": ("decode a faster format", "hri:fast is made for fast decoding", ""),
     "transform": (
         "make the transforms cheaper",
-        "declarative operations of headrace.transforms run fused in C++; put the crop first",
+        "operations of headrace.transforms run fused in C++; put the crop first",
         "",
     ),
-    "sample": (
-        "make samples cheaper",
-        "headrace.Loader reads, decodes and transforms in C++, without the GIL",
-        "",
-    ),
+    "sample": ("make samples cheaper", "headrace.Loader reads, decodes and transforms in C++, without the GIL", ""),
     "batch": (
         "make batches cheaper",
-        "headrace.Loader without a collate_fn writes each sample to its place in the batch",
+        "headrace.Loader without a collate_fn writes each sample directly into the batch",
         "",
     ),
-    "transfer": ("copy less, or beside the step", "bytes can be normalised on the device", 'dtype="uint8"'),
+    "transfer": ("copy fewer bytes", "copy uint8 and normalize on the device", 'dtype="uint8"'),
 }
 
-_FINDERS: tuple[Callable[[Measurements, Pipeline], Iterator[Remedy]], ...] = (
-    stored.formats,
-    stored.plan,
+_FINDERS: tuple[Callable[[Measurements, RunModel], Iterator[Remedy]], ...] = (
+    stored.other_formats,
+    stored.mix_of_formats,
     stored.records,
-    _workers,
-    _cache,
-    _collate,
-    _near,
-    _cores,
-    _stage,
+    _more_workers,
+    _keep_in_memory,
+    _out_of_one_thread,
+    _offload,
+    _more_cores,
+    _cheaper_stage,
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One remedy, and how one is made: the rate that a changed pipeline has, and the command or code that changes it."""
+"""One remedy: the rate that a changed model predicts, and the command or code that makes the change."""
 
 from __future__ import annotations
 
@@ -8,72 +8,66 @@ from typing import Literal
 
 from headrace.planning.commands import command_line, usual_dataset_path
 from headrace.profiling._measurements import Measurements
-from headrace.profiling.judging._pipeline import Pipeline
+from headrace.profiling.judging._model import RunModel
 
-RemedyKind = Literal["records", "format", "device", "plan", "workers", "cores", "cache", "near", "collate", "stage"]
+RemedyKind = Literal["records", "format", "device", "plan", "workers", "cores", "cache", "offload", "collate", "stage"]
 
-WORTHWHILE = 1.03
-"""A smaller gain than this is within what such predictions are off by."""
+MIN_GAIN = 1.03
+"""Predictions are not exact enough for a smaller gain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Remedy:
-    """A change, and what it would give."""
+    """A change, and the rate that it would give."""
 
     kind: RemedyKind
     title: str
     rate: float
-    """ImageSample a second, training."""
+    """Predicted images per second in training."""
     gain: float
-    """Times today's rate."""
+    """Predicted rate over today's rate."""
     rank: int = 1
-    """Its place in the list. Remedies of one rank differ by less than the figures are wide."""
+    """Position in the list; remedies that differ by less than the uncertainty share a rank."""
     command: str = ""
-    """Lines for a shell that run as printed; empty if no command applies the change."""
+    """Shell commands, one per line, that run as printed; may be empty."""
     code: str = ""
-    """Keyword arguments to give to the loader, as Python; empty if none apply the change."""
+    """Keyword arguments for the loader, as Python; may be empty."""
     why: str
     at_most: bool = False
-    """Whether the rate is what the change could give at best, not what it will."""
+    """True if the rate is an upper bound and not a prediction."""
 
 
-def offer(
+def make_remedy(
     kind: RemedyKind,
     title: str,
     rate: float,
     *,
-    now: Pipeline,
+    now: RunModel,
     why: str,
     command: str = "",
     code: str = "",
     at_most: bool = False,
 ) -> Remedy:
-    """Make a remedy of a predicted rate, which the trainer's ceiling bounds."""
-    bounded = min(rate, trainer_ceiling(now))
-    gain = bounded / now.rate
-    return Remedy(kind=kind, title=title, rate=bounded, gain=gain, command=command, code=code, why=why, at_most=at_most)
-
-
-def trainer_ceiling(now: Pipeline) -> float:
-    """What the trainer could take; infinite where it was not measured."""
-    return min(
-        (load.ceiling for load in now.loads if load.stage == "step" and load.place == "trainer"), default=float("inf")
+    """Make a remedy from a predicted rate, limited to the trainer's ceiling."""
+    rate = min(rate, now.trainer_ceiling)
+    return Remedy(
+        kind=kind, title=title, rate=rate, gain=rate / now.rate, command=command, code=code, why=why, at_most=at_most
     )
 
 
 def is_foreign(measurements: Measurements) -> bool:
-    """Whether the run has someone else's loader, which does not say in what format its images are."""
+    """Whether the loader is not Headrace's; the formats of its images are then unknown."""
     return measurements.source.kind == "loader" and not measurements.source.formats
 
 
 def source_path(measurements: Measurements) -> str | None:
-    """What a command can read the images from; None where only the user knows."""
+    """Return the path from which a command can read the images; None if unknown."""
     source = measurements.source
     return source.path or (None if source.kind == "loader" else source.name)
 
 
 def run_options(measurements: Measurements) -> tuple[str, ...] | None:
-    """Options of `headrace plan` and `headrace profile` that describe this run; None if options cannot."""
+    """Return the options of `headrace plan` and `headrace profile` for this run; None if no options can."""
     options, found = measurements.recipe.options, measurements.differential
     if options is None:
         return None
@@ -83,7 +77,7 @@ def run_options(measurements: Measurements) -> tuple[str, ...] | None:
 
 
 def build_target(measurements: Measurements) -> str | None:
-    """Where a new dataset goes; None where the source is not known."""
+    """Return the path for a new dataset; None if the source is unknown."""
     path = source_path(measurements)
     if path is None:
         return None
@@ -91,6 +85,6 @@ def build_target(measurements: Measurements) -> str | None:
 
 
 def build_command(measurements: Measurements, *options: str) -> str:
-    """Build a new dataset from the source; without a known source there is no command."""
+    """Return the command that builds a new dataset; empty if the source is unknown."""
     path, target = source_path(measurements), build_target(measurements)
     return "" if path is None or target is None else command_line("headrace", "build", path, target, options)

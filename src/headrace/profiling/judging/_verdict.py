@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict: the stage that limits the run, by how much, what comes next, and what would fix it.
+"""The verdict: which stage limits the run, by how much, what would be next, and what would fix it.
 
-Arithmetic on the measurements and nothing else (docs/concepts/verdict.md has it in words): the same figures give the
-same verdict on any machine.
+Pure arithmetic on the measurements (docs/concepts/verdict.md explains it): the same numbers give the same verdict.
 """
 
 from __future__ import annotations
@@ -10,17 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.profiling._measurements import Measurements, Place
-from headrace.profiling.judging._pipeline import Load, Pipeline, worker_count
-from headrace.profiling.judging._rates import NEAR, STALLED, Rates, rates_of
-from headrace.profiling.judging._reconcile import UNEXPLAINED, explained_share
-from headrace.profiling.judging._remedies import binding_load, cores_needed, find_remedies
+from headrace.profiling._measurements import Measurements, StagePlace
+from headrace.profiling.judging._model import MAX_STALL, SIMILAR, Load, Rates, RunModel, rates_of
+from headrace.profiling.judging._reconcile import MIN_EXPLAINED, explained_share, model_run
+from headrace.profiling.judging._remedies import cores_needed, find_remedies
 from headrace.profiling.judging._remedy import Remedy
 from headrace.units import number_text, percent_text, rate_text
 
-WIDE = 0.1
-"""Figures that are wider than this are worth a caution."""
-_AS_FAST = 0.7  # a loader and its stages within this of each other agree
+VerdictKind = Literal["stage", "trainer", "balanced", "unknown"]
+
+MAX_UNCERTAINTY = 0.1
+"""A larger uncertainty gets a caution."""
+_MIN_AGREEMENT = 0.7
+"""A loader and its stages that differ by more get a caution."""
 
 STAGE_WORDS = {
     "open": "opening files",
@@ -33,7 +34,7 @@ STAGE_WORDS = {
     "step": "the training step",
     "wait": "waiting for data",
 }
-PLACE_WORDS: dict[Place, str] = {
+PLACE_WORDS: dict[StagePlace, str] = {
     "storage": "storage",
     "cores": "the cores",
     "thread": "one thread",
@@ -44,210 +45,205 @@ PLACE_WORDS: dict[Place, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """A finding. Rates are images a second."""
+    """The finding of a profile. Rates are images per second."""
 
-    kind: Literal["stage", "trainer", "balanced", "unknown"]
-    """What bounds the run: a stage of the loader, the trainer, all of it alike; or too little was measured."""
+    kind: VerdictKind
+    """What limits the run: a stage of the loader, the trainer, both equally (balanced); or too little was measured."""
     stage: str | None = None
-    """The bottleneck; `step` is the trainer's, `wait` is waiting that no stage explains."""
-    place: Place | None = None
+    """The bottleneck. `step` is the training step; `wait` is waiting that no stage explains."""
+    place: StagePlace | None = None
     share: float | None = None
-    """Of its place's time that the stage takes."""
-    level: tuple[Place, ...] = ()
-    """Places that are as slow, within a tenth or the width of the figures."""
+    """Share of its place's time that the stage takes."""
+    equally_slow: tuple[StagePlace, ...] = ()
+    """Other places that are as slow, within 10 % or the uncertainty."""
     rate: float | None = None
-    """Of the run: measured where it was, otherwise as the arithmetic has it."""
+    """Rate of the run: measured, otherwise computed."""
     trainer: float | None = None
-    """What a perfect loader would give."""
+    """Rate with a perfect loader."""
     loader: float | None = None
-    """What the loader gives with nobody to wait for: measured where it was, otherwise as the arithmetic has it."""
-    lack: float | None = None
-    """Times that the trainer could be faster than the run is."""
+    """Rate of the loader alone: measured, otherwise computed."""
+    trainer_ratio: float | None = None
+    """`trainer / rate`: how many times faster training could be."""
     stall: float | None = None
     """Share of the time that the trainer waits for data."""
-    width: float | None = None
-    """How far repeats of the measured rates differ: 0.04 is ± 4 %. None: too short to tell."""
+    uncertainty: float | None = None
+    """How far repeats of the measured rates differ: 0.04 is ± 4 %. None if there were too few repeats."""
     next_stage: str | None = None
-    """Which stage would be the bottleneck if the one that is cost nothing,"""
+    """Which stage would be the bottleneck if the current one took no time."""
     next_rate: float | None = None
-    """and the rate then."""
+    """The rate of the run then."""
     cores_needed: float | None = None
-    """Cores of this machine's kind that would keep the trainer busy; None if cores alone would not."""
+    """How many such cores would keep the trainer busy; None if cores alone would not."""
     explained: float | None = None
-    """The loader's measured rate over what its stages allow: 1 where the arithmetic is exact."""
+    """The loader's measured rate over the rate that its stages allow; 1 if the model is exact."""
     sentence: str
     cautions: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
 
 
-def find_verdict(measurements: Measurements, pipeline: Pipeline) -> Verdict:
-    """Give the verdict on what was measured, from the pipeline that `run_pipeline` made of it."""
-    rates = rates_of(measurements)
-    loader = Pipeline(tuple(load for load in pipeline.loads if load.stage not in ("step", "wait")))
+def judge(measurements: Measurements) -> Verdict:
+    """Return the verdict on what was measured."""
+    model, rates = model_run(measurements), rates_of(measurements)
+    loader = RunModel(tuple(load for load in model.loads if load.stage not in ("step", "wait")))
     if not loader.loads or (measurements.missing and not _is_trainer_bound(rates)):
         return _no_verdict(measurements, rates)
-    level = _level(pipeline, rates)
-    kind = _kind(pipeline, rates, level)
-    binding = binding_load(pipeline)
+    slow = _slow_places(model, loader, rates)
+    kind = _kind(model, rates, slow)
+    bottleneck = model.bottleneck
     if kind == "trainer" and rates.trainer:
-        binding = Load("step", "trainer", 1 / rates.trainer)
-    after = pipeline.without(stage=binding.stage, place=binding.place) if binding else pipeline
-    following = after.binding
+        bottleneck = Load("step", "trainer", 1 / rates.trainer)
+    after = model.without(stage=bottleneck.stage, place=bottleneck.place) if bottleneck else model
+    following = after.largest
     verdict = Verdict(
         kind=kind,
-        stage=binding.stage if binding else None,
-        place=binding.place if binding else None,
-        share=min(1.0, binding.seconds / pipeline.places[binding.place]) if binding else None,
-        level=level[1:] if kind != "balanced" else level,
-        rate=pipeline.rate,
+        stage=bottleneck.stage if bottleneck else None,
+        place=bottleneck.place if bottleneck else None,
+        share=min(1.0, bottleneck.seconds / model.places[bottleneck.place]) if bottleneck else None,
+        equally_slow=slow if kind == "balanced" else slow[1:],
+        rate=model.rate,
         trainer=rates.trainer,
         loader=rates.loader or loader.rate,
-        lack=rates.trainer / pipeline.rate if rates.trainer else None,
-        stall=max(0.0, 1 - pipeline.rate / rates.trainer) if rates.trainer else None,
-        width=rates.width,
+        trainer_ratio=rates.trainer / model.rate if rates.trainer else None,
+        stall=max(0.0, 1 - model.rate / rates.trainer) if rates.trainer else None,
+        uncertainty=rates.uncertainty,
         next_stage=following.stage if following else None,
         next_rate=after.rate if following else None,
-        cores_needed=cores_needed(measurements, pipeline),
+        cores_needed=cores_needed(measurements, model),
         explained=explained_share(measurements),
         sentence="",
         cautions=_cautions(measurements, rates),
-        remedies=() if kind == "trainer" else find_remedies(measurements, pipeline),
+        remedies=() if kind == "trainer" else find_remedies(measurements, model),
     )
-    return _with_sentence(verdict, worker_count(measurements))
+    sentence = {"trainer": _trainer_sentence, "balanced": _balanced_sentence, "stage": _stage_sentence}[kind]
+    return replace(verdict, sentence=sentence(verdict, measurements.workers))
 
 
 def _is_trainer_bound(rates: Rates) -> bool:
     """Whether the three rates alone show that the trainer is the limit, whatever the stages are."""
     if rates.trainer is None or rates.loader is None or rates.is_stalled is not False:
         return False
-    return rates.loader * NEAR >= rates.trainer
+    return rates.loader * SIMILAR >= rates.trainer
+
+
+def _slow_places(model: RunModel, loader: RunModel, rates: Rates) -> tuple[StagePlace, ...]:
+    """Return the places that are as slow as the slowest, as far as can be measured.
+
+    Cores that only the training step uses are not a place of their own: that work is part of the trainer's rate.
+    """
+    threshold = min(SIMILAR, 1 - (rates.uncertainty or 0.0)) / model.rate
+    return tuple(
+        place
+        for place, seconds in model.places.items()
+        if seconds >= threshold and (place == "trainer" or place in loader.places)
+    )
+
+
+def _kind(model: RunModel, rates: Rates, slow: tuple[StagePlace, ...]) -> Literal["stage", "trainer", "balanced"]:
+    """Decide whether a part of the loader is the bottleneck, the trainer, or both equally.
+
+    If the trainer was measured to wait, the loader is never called fast enough. Places that are equally slow, but
+    slower than a known trainer, are not balanced: the trainer waits for them.
+    """
+    if rates.trainer is None:
+        return "balanced" if len(slow) > 1 and set(slow) == set(model.places) else "stage"
+    stalled = model.rate < SIMILAR * rates.trainer if rates.is_stalled is None else rates.is_stalled
+    if stalled:
+        return "stage"
+    return "balanced" if any(place != "trainer" for place in slow) else "trainer"
 
 
 def _no_verdict(measurements: Measurements, rates: Rates) -> Verdict:
-    """Say what was measured, what is missing, and name no bottleneck."""
+    """Say what was measured and what is missing, and name no bottleneck."""
     run, trainer = rates.run, rates.trainer
-    known = run is not None and trainer is not None
     return Verdict(
         kind="unknown",
         rate=run,
         trainer=trainer,
         loader=rates.loader,
-        lack=trainer / run if run and trainer else None,
-        stall=max(0.0, 1 - run / trainer) if known and run and trainer else None,
-        width=rates.width,
+        trainer_ratio=trainer / run if run and trainer else None,
+        stall=max(0.0, 1 - run / trainer) if run and trainer else None,
+        uncertainty=rates.uncertainty,
         sentence=_unknown_sentence(measurements, rates),
         cautions=_cautions(measurements, rates),
     )
 
 
 def _unknown_sentence(measurements: Measurements, rates: Rates) -> str:
-    missing = "; ".join(measurements.missing)
-    if not missing:
-        return "No verdict: neither the stages nor the loader as a whole were measured."
-    ended = "the profile was interrupted before it measured" if measurements.interrupted else "it could not measure"
-    sentence = f"No verdict on the bottleneck: {ended}: {missing}."
-    found = [
-        f"{name} {rate_text(rate)}"
-        for name, rate in (("loader alone", rates.loader), ("trainer alone", rates.trainer), ("together", rates.run))
-        if rate
-    ]
+    if not measurements.missing:
+        return "No verdict: neither the loader nor its stages were measured."
+    reason = "the profile was interrupted before it measured" if measurements.interrupted else "it could not measure"
+    sentence = f"No verdict on the bottleneck: {reason}: {'; '.join(measurements.missing)}."
+    named = (("loader alone", rates.loader), ("trainer alone", rates.trainer), ("both together", rates.run))
+    found = [f"{name} {rate_text(rate)}" for name, rate in named if rate]
     if found:
         sentence += f" Measured: {', '.join(found)}."
     if rates.is_stalled and rates.run and rates.trainer:
-        sentence += f" The trainer waits {percent_text(1 - rates.run / rates.trainer)} of its time for data."
-    ending = "Run it again to the end" if measurements.interrupted else "The notes say why"
-    return f"{sentence} {ending}."
-
-
-def _level(pipeline: Pipeline, rates: Rates) -> tuple[Place, ...]:
-    """The places that are as slow as the slowest, as far as can be told."""
-    least = min(NEAR, 1 - (rates.width or 0.0)) / pipeline.rate
-    return tuple(place for place, seconds in pipeline.places.items() if seconds >= least)
-
-
-def _kind(pipeline: Pipeline, rates: Rates, level: tuple[Place, ...]) -> Literal["stage", "trainer", "balanced"]:
-    """Tell whether a part of the loader is the bottleneck, or the trainer, or all alike.
-
-    A trainer that was measured to wait is never told that its loader is fast enough. Places that are level with each
-    other but not with a known trainer are not balanced: it waits all the same.
-    """
-    if rates.trainer is None:
-        return "balanced" if len(level) > 1 and set(level) == set(pipeline.places) else "stage"
-    stalled = pipeline.rate < NEAR * rates.trainer if rates.is_stalled is None else rates.is_stalled
-    if stalled:
-        return "stage"
-    return "balanced" if any(place != "trainer" for place in level) else "trainer"
+        sentence += f" The trainer waits for data {percent_text(1 - rates.run / rates.trainer)} of its time."
+    return sentence + (" Run it again to the end." if measurements.interrupted else " The notes say why.")
 
 
 def _cautions(measurements: Measurements, rates: Rates) -> tuple[str, ...]:
     cautions, found, explained = [], measurements.differential, explained_share(measurements)
     if not measurements.complete and not measurements.missing:
+        cautions.append("Some measurements are missing; the notes say which. The numbers shown are complete.")
+    if rates.uncertainty is not None and rates.uncertainty > MAX_UNCERTAINTY:
         cautions.append(
-            "Not everything could be measured: what is shown was measured in full, see the notes for the rest."
+            f"Repeats of the same measurement differ by ± {percent_text(rates.uncertainty)}. Remedies that differ by "
+            f"less have the same rank. Measure again on an idle machine."
         )
-    if rates.width is not None and rates.width > WIDE:
+    if measurements.other_load:
         cautions.append(
-            f"Repeats of the same measurement differ by ± {percent_text(rates.width)}: rates are shown to no better "
-            f"than that, and remedies that differ by less have the same rank. Measure again on an idle machine."
-        )
-    if measurements.disturbed:
-        cautions.append(
-            f"Other programs kept the machine busy while these were measured, so that their figures are too low: "
-            f"{'; '.join(measurements.disturbed)}. Measure again when the machine is idle."
+            f"Other programs kept the machine busy during: {'; '.join(measurements.other_load)}. These rates are too "
+            f"low. Measure again when the machine is idle."
         )
     if measurements.missing:
         return tuple(cautions)
-    if explained is not None and explained < UNEXPLAINED:
+    if explained is not None and explained < MIN_EXPLAINED:
         cautions.append(
-            f"The stages explain {percent_text(explained)} of the loader's time per image; the rest was inferred from "
-            f"which of its parts were busy."
+            f"The stages explain only {percent_text(explained)} of the loader's time per image; the rest was inferred "
+            f"from which parts of the loader were busy."
         )
-    elif explained is not None and not _AS_FAST <= explained <= 1 / _AS_FAST:
+    elif explained is not None and not _MIN_AGREEMENT <= explained <= 1 / _MIN_AGREEMENT:
         cautions.append(f"The loader is {explained:.1f} times as fast as its stages alone; they were scaled to it.")
-    if rates.is_stalled and rates.loader and rates.trainer and rates.loader * NEAR > rates.trainer:
+    if rates.is_stalled and rates.loader and rates.trainer and rates.loader * SIMILAR > rates.trainer:
         cautions.append(
-            f"The loader alone gives {rate_text(rates.loader)}, more than the trainer could take: loader and trainer "
-            f"slow each other down when they run together."
+            f"The loader alone gives {rate_text(rates.loader)}, more than the trainer could process: they slow each "
+            f"other down when both run."
         )
     if found is not None and found.stated:
-        cautions.append("The step's time is as stated, and the trainer a wait of that length.")
+        cautions.append("The step time was given, not measured; the trainer is a sleep of that length.")
     if measurements.machine.emulated:
         cautions.append(f"Emulated: {measurements.machine.emulated}.")
     return tuple(cautions)
-
-
-def _with_sentence(verdict: Verdict, workers: int) -> Verdict:
-    words = {"trainer": _trainer_sentence, "balanced": _balanced_sentence, "stage": _stage_sentence}
-    return replace(verdict, sentence=words[verdict.kind](verdict, workers))
 
 
 def _trainer_sentence(verdict: Verdict, workers: int) -> str:
     assert verdict.trainer is not None
     assert verdict.loader is not None
     sentence = (
-        f"The trainer is the limit: it could take {rate_text(verdict.trainer)}, and the loader could give "
+        f"The trainer is the limit: it could process {rate_text(verdict.trainer)}, and the loader could deliver "
         f"{rate_text(verdict.loader)}."
     )
-    if verdict.stall is not None and verdict.stall > STALLED:
+    if verdict.stall is not None and verdict.stall > MAX_STALL:
         return (
-            f"{sentence} It waits {percent_text(verdict.stall)} of its time for data, which is less than the width of "
-            f"these figures, ± {percent_text(verdict.width or 0.0)}."
+            f"{sentence} It waits for data {percent_text(verdict.stall)} of its time, which is within the uncertainty "
+            f"of ± {percent_text(verdict.uncertainty or 0.0)}."
         )
-    sentence += " Leave the loader alone."
+    sentence += " The loader needs no change."
     if verdict.cores_needed is not None and verdict.cores_needed < workers:
-        sentence += f" {verdict.cores_needed:.1f} of the {workers} cores would do."
+        sentence += f" {verdict.cores_needed:.1f} of the {workers} cores would be enough."
     return sentence
 
 
 def _balanced_sentence(verdict: Verdict, _: int) -> str:
     assert verdict.rate is not None
-    names = [PLACE_WORDS[place] for place in verdict.level]
+    names = [PLACE_WORDS[place] for place in verdict.equally_slow]
     sentence = (
-        f"The pipeline is balanced: {_listed(names)} are within {_within(verdict)} of each other, at "
+        f"The pipeline is balanced: {_joined(names)} are within {_tolerance(verdict)} of each other, at "
         f"{rate_text(verdict.rate)}. No single change to the loader would make it much faster."
     )
-    if verdict.stall is not None and verdict.stall > STALLED:
-        sentence += f" The trainer waits {percent_text(verdict.stall)} of its time for data."
+    if verdict.stall is not None and verdict.stall > MAX_STALL:
+        sentence += f" The trainer waits for data {percent_text(verdict.stall)} of its time."
     return sentence
 
 
@@ -265,27 +261,27 @@ def _stage_sentence(verdict: Verdict, workers: int) -> str:
     words = STAGE_WORDS[verdict.stage]
     if verdict.stage == "wait":
         where = ", which no single stage explains,"
-    sentence = f"{words[0].upper()}{words[1:]}{where} limits the run to {rate_text(verdict.rate)}"
-    if verdict.trainer is not None and verdict.lack is not None:
-        sentence += f"; the trainer could take {rate_text(verdict.trainer)}, {number_text(verdict.lack)} times as many"
-        if verdict.stall is not None:
-            sentence += f", and waits {percent_text(verdict.stall)} of its time"
-    sentence += "."
-    if verdict.level:
-        places = _listed([PLACE_WORDS[place] for place in verdict.level])
-        sentence += f" As slow, within {_within(verdict)}: {places}."
+    sentence = f"{words[0].upper()}{words[1:]}{where} limits the run to {rate_text(verdict.rate)}."
+    if verdict.trainer is not None and verdict.trainer_ratio is not None and verdict.stall is not None:
+        sentence += (
+            f" The trainer could process {rate_text(verdict.trainer)}, {number_text(verdict.trainer_ratio)} times as "
+            f"many; it waits for data {percent_text(verdict.stall)} of its time."
+        )
+    if verdict.equally_slow:
+        places = _joined([PLACE_WORDS[place] for place in verdict.equally_slow])
+        sentence += f" As slow, within {_tolerance(verdict)}: {places}."
     if verdict.next_stage == "step":
-        sentence += f" Were {words} free, the trainer would be the limit."
+        sentence += f" If {words} took no time, the trainer would be the limit."
     elif verdict.next_stage is not None and verdict.next_rate is not None:
         next_words = STAGE_WORDS[verdict.next_stage]
-        sentence += f" Were {words} free, {next_words} would be next, at {rate_text(verdict.next_rate)}."
+        sentence += f" If {words} took no time, {next_words} would be next, at {rate_text(verdict.next_rate)}."
     return sentence
 
 
-def _within(verdict: Verdict) -> str:
-    """How near places are that count as level."""
-    return f"{percent_text(verdict.width)}" if verdict.width is not None and verdict.width > 1 - NEAR else "a tenth"
+def _tolerance(verdict: Verdict) -> str:
+    """How much places that count as equally slow may differ."""
+    return percent_text(max(verdict.uncertainty or 0.0, 1 - SIMILAR))
 
 
-def _listed(names: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

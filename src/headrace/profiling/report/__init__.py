@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a profile: JSON, HTML page, terminal output and live progress."""
+"""The report of a profile: JSON, terminal and HTML page."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one page that needs no network: style and drawings are in it, and no script at all.
+"""The report as one HTML page without scripts or network access; style and drawings are inline.
 
-A drawing cannot be reflowed, so each is made twice, for wide and for narrow windows, and the style sheet shows the one
-that fits. Every word from outside passes through Jinja2's escaping, or the drawing's own.
+Each drawing is made twice, for wide and for narrow windows, and the style sheet shows the one that fits. All text is
+escaped by Jinja2 or by the drawing.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headrace import units as figures
+from headrace import units
 from headrace.errors import MissingExtra
-from headrace.profiling._measurements import Measurements, Rate, WhatIf, WhatIfPoint
-from headrace.profiling.judging._shown import energy_parts, format_rates, rate_of_mix
+from headrace.profiling._measurements import Measurements, Rate
+from headrace.profiling.judging._reconcile import model_run
+from headrace.profiling.judging._remedies_stored import mix_rate, rated_formats
 from headrace.profiling.judging._verdict import STAGE_WORDS, Verdict
+from headrace.profiling.report._charts import Bar, bar_chart, scaling_chart, share_chart
+from headrace.profiling.report._pipeline_chart import pipeline_chart
 from headrace.profiling.report._summary import (
-    best_words,
+    as_sentence,
+    energy_parts,
     facts,
-    measured_rows,
     method_notes,
-    printable,
-    sentence_text,
+    overall_rates,
     stage_rows,
-    whole_rates,
 )
-from headrace.profiling.report._svg_charts import Bar, bar_chart, map_chart, scaling_chart, share_chart
-from headrace.profiling.report._svg_pipeline import pipeline_chart
+from headrace.terminal import printable
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _FULL, _HALF, _NARROW = 1052.0, 492.0, 340.0
-_MOST_PANELS = 4
 _CHARTS = ("pipeline", "stall", "wait", "scaling", "records", "formats", "energy")
 
-_KIND_WORDS = {"trainer": "The trainer is the limit", "balanced": "Balanced", "unknown": "No verdict"}
+_HEADLINES = {"trainer": "The trainer is the limit", "balanced": "Balanced", "unknown": "No verdict"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +47,18 @@ class Chart:
     narrow: str
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A chart of the what-if, for one step time."""
-
-    title: str
-    chart: Chart
-    words: str
-
-
 def render_page(measurements: Measurements, verdict: Verdict) -> str:
     """Fill the template; MissingExtra without Jinja2."""
+    words = STAGE_WORDS.get(verdict.stage or "", "")
     page: str = find_template().render(
         m=measurements,
         verdict=verdict,
-        headline=_headline(verdict),
+        headline=_HEADLINES.get(verdict.kind, f"{words[:1].upper()}{words[1:]} is the bottleneck"),
         rows=stage_rows(measurements, verdict),
-        measured=list(measured_rows(measurements)),
         charts={**dict.fromkeys(_CHARTS), **dict(_charts(measurements, verdict))},
-        panels=list(_panels(measurements.what_if)),
         facts=list(facts(measurements, verdict)),
         notes=list(method_notes(measurements, verdict)),
-        formats=format_rates(measurements),
+        formats=rated_formats(measurements),
     )
     return page
 
@@ -87,40 +76,46 @@ def find_template() -> Any:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_escape_controls,
     )
     environment.filters.update(
-        number=figures.number_text,
-        bytes=figures.bytes_text,
-        seconds=figures.seconds_text,
-        joules=figures.joules_text,
-        percent=figures.percent_text,
-        sentence=sentence_text,
+        number=units.number_text,
+        bytes=units.bytes_text,
+        seconds=units.seconds_text,
+        joules=units.joules_text,
+        percent=units.percent_text,
+        sentence=as_sentence,
+        by_cores=_by_cores,
     )
     return environment.get_template("report.html.jinja")
 
 
-def _shown(value: Any) -> Any:
-    """Replace what a browser would obey rather than show; drawings have done so already."""
-    return printable(value) if type(value) is str else value
+def _escape_controls(value: Any) -> Any:
+    """Escape control characters in plain text, line by line; drawings have done so already."""
+    return "\n".join(map(printable, value.split("\n"))) if type(value) is str else value
 
 
-def _headline(verdict: Verdict) -> str:
-    words = STAGE_WORDS.get(verdict.stage or "", "")
-    return _KIND_WORDS.get(verdict.kind, f"{words[:1].upper()}{words[1:]} is the bottleneck")
+def _by_cores(points: tuple[Rate, ...]) -> str:
+    return " · ".join(f"{point.cores}: {units.number_text(point.rate)}" for point in points)
 
 
 def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str, Chart]]:
     rows = stage_rows(measurements, verdict)
     if rows:
         yield "pipeline", _chart(lambda width: pipeline_chart(rows, verdict, width), _FULL)
-    for name, bars, line in (
-        ("stall", list(_stall_bars(measurements, verdict)), None),
-        ("records", list(_records_bars(measurements)), None),
-        ("formats", list(_format_bars(measurements)), ("trainer", verdict.trainer) if verdict.trainer else None),
-    ):
-        if bars:
-            yield name, _bars(bars, _LABELS[name], line)
+    overall = [
+        Bar(name, rate, kind="bar ours" if name == "both together" else "bar")
+        for name, rate in overall_rates(measurements, verdict)
+    ]
+    if overall:
+        yield "stall", _bars(overall, "Images per second of the trainer alone, the loader alone, and both together")
+    records = list(_records_bars(measurements))
+    if records:
+        yield "records", _bars(records, "Images per second of open and read, files and records")
+    formats = list(_format_bars(measurements))
+    if formats:
+        line = ("trainer", verdict.trainer) if verdict.trainer else None
+        yield "formats", _bars(formats, "Predicted images per second by format", line)
     curves = dict(_curves(measurements))
     if curves:
         yield "scaling", _chart(lambda width: scaling_chart(curves, width), _HALF)
@@ -131,30 +126,18 @@ def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str,
         yield "wait", _chart(lambda width: share_chart(times, words, width, "Share of the trainer's time"), _HALF)
     parts = energy_parts(measurements)
     if parts:
-        joules = {name: figures.joules_text(value) for name, value in parts.items()}
+        joules = {name: units.joules_text(value) for name, value in parts.items()}
         yield "energy", _chart(lambda width: share_chart(parts, joules, width, "Energy per image"), _HALF)
 
 
-_LABELS = {
-    "stall": "ImageSample a second of the trainer alone, the loader alone, and both together",
-    "records": "ImageSample a second of open and read, files against records",
-    "formats": "Predicted images a second by format",
-}
-
-
 def _chart(draw: Callable[[float], str], wide: float) -> Chart:
-    from markupsafe import Markup  # noqa: PLC0415 - comes with Jinja2
+    from markupsafe import Markup  # noqa: PLC0415 - a dependency of Jinja2
 
-    return Chart(Markup(draw(wide)), Markup(draw(_NARROW)))  # noqa: S704 - the drawing escapes its words
+    return Chart(Markup(draw(wide)), Markup(draw(_NARROW)))  # noqa: S704 - the drawing escapes its text
 
 
-def _bars(bars: list[Bar], label: str, line: tuple[str, float] | None) -> Chart:
+def _bars(bars: list[Bar], label: str, line: tuple[str, float] | None = None) -> Chart:
     return _chart(lambda width: bar_chart(bars, width, label, line=line), _HALF)
-
-
-def _stall_bars(measurements: Measurements, verdict: Verdict) -> Iterator[Bar]:
-    for name, rate in whole_rates(measurements, verdict):
-        yield Bar(name, rate, kind="bar ours" if name == "both together" else "bar")
 
 
 def _records_bars(measurements: Measurements) -> Iterator[Bar]:
@@ -169,18 +152,19 @@ def _records_bars(measurements: Measurements) -> Iterator[Bar]:
 
 
 def _format_bars(measurements: Measurements) -> Iterator[Bar]:
-    for cost, rate in format_rates(measurements):
+    for cost, rate in rated_formats(measurements):
         if math.isfinite(rate):
             yield Bar(cost.format + (", on the device" if cost.place == "device" else ""), rate)
-    mix, mixed = measurements.mix, rate_of_mix(measurements)
+    model, mix = model_run(measurements), measurements.mix
+    mixed = mix_rate(measurements, model)
     shares = [(name, share) for name, share in mix.shares.items() if share > 0] if mix is not None else []
     if mixed is not None and math.isfinite(mixed) and len(shares) > 1:
-        words = " + ".join(f"{figures.percent_text(share)} {name}" for name, share in shares)
-        yield Bar(f"mix: {words}", mixed, kind="bar ours")
+        words = " + ".join(f"{units.percent_text(share)} {name}" for name, share in shares)
+        yield Bar(f"mix: {words}", min(mixed, model.trainer_ceiling), kind="bar ours")
 
 
 def _curves(measurements: Measurements) -> Iterator[tuple[str, tuple[Rate, ...]]]:
-    """Stages that workers share, measured with more than one number of them."""
+    """Yield the stages that were measured with several numbers of cores."""
     for stage in measurements.stages:
         warm = tuple(point for point in stage.rates if point.rate > 0 and point.cores > 0)
         cold = tuple(point for point in stage.cold_rates if point.rate > 0 and point.cores > 0)
@@ -188,24 +172,3 @@ def _curves(measurements: Measurements) -> Iterator[tuple[str, tuple[Rate, ...]]
             yield (f"{stage.name}, warm" if stage.name in ("open", "read") else stage.name), warm
         if len(cold) > 1:
             yield f"{stage.name}, cold", cold
-
-
-def _panels(grid: WhatIf | None) -> Iterator[Panel]:
-    """One map a step time; of many, some from the shortest to the longest."""
-    if grid is None:
-        return
-    best = {point.step: point for point in grid.best}
-    steps = sorted({point.step for point in grid.points})
-    count = min(_MOST_PANELS, len(steps))
-    for number in range(count):
-        step = steps[round(number * (len(steps) - 1) / max(count - 1, 1))]
-        yield _panel([point for point in grid.points if point.step == step], best.get(step), grid)
-
-
-def _panel(points: list[WhatIfPoint], best: WhatIfPoint | None, grid: WhatIf) -> Panel:
-    step = points[0].step
-    ceiling = f", {figures.number_text(grid.batch_size / step)} images/s at most" if grid.batch_size and step else ""
-    marked = best if best is not None and any(point == best for point in points) else None
-    chart = _chart(lambda width: map_chart(points, marked, width), _HALF)
-    words = best_words(best, grid) if best is not None else ""
-    return Panel(f"Step of {figures.seconds_text(step)}{ceiling}", chart, words)

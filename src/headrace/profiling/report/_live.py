@@ -1,63 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile as it goes on, in the terminal: what was found, what is being measured, and for how long still.
-
-Elsewhere, as in a log, each finding is a line. Everything goes to standard error: what comes out of the command is the
-report.
-"""
+"""The progress of a profile on standard error: a live view in a terminal, one line per result elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from headrace.profiling.report._summary import printable
-from headrace.profiling.subjects._course import Progress, ProgressHook
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+from headrace.profiling.subjects._schedule import ProfileProgress, ProgressHook
+from headrace.terminal import printable
 
 
 @contextmanager
 def shown(console: Console | None = None) -> Iterator[ProgressHook]:
-    """Give a hook for `profile` that shows where it is."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-
+    """Yield a progress hook for `profile` that shows the progress."""
     screen = console or Console(stderr=True)
     if not screen.is_terminal:
-        yield _lines(screen)
+        yield _line_printer(screen)
         return
-    from rich.live import Live  # noqa: PLC0415 - slow to import
-
-    view = _View()
+    view = _LiveView()
     with Live(get_renderable=view.render, console=screen, refresh_per_second=8, transient=True):
         yield view.update
 
 
-class _View:
-    """The last thing that was told, drawn anew several times a second: time goes on while nothing is told."""
+class _LiveView:
+    """The last progress, drawn several times per second so that the clock runs on during a measurement."""
 
     def __init__(self) -> None:
-        from rich.spinner import Spinner  # noqa: PLC0415 - slow to import
+        self._now: ProfileProgress | None = None
+        self._updated = time.perf_counter()
+        self._spinner = Spinner("dots", "listing images")
 
-        self._now: Progress | None = None
-        self._told = time.perf_counter()
-        self._spinner = Spinner("dots", "looking at what there is")
-
-    def update(self, now: Progress) -> None:
-        self._now, self._told = now, time.perf_counter()
+    def update(self, now: ProfileProgress) -> None:
+        self._now, self._updated = now, time.perf_counter()
 
     def render(self) -> RenderableType:
-        from rich.console import Group  # noqa: PLC0415 - slow to import
-        from rich.progress_bar import ProgressBar  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
         now = self._now
         if now is None:
             return self._spinner
-        since = time.perf_counter() - self._told
+        since = time.perf_counter() - self._updated
         found = Table.grid(padding=(0, 2))
         found.add_column(style="dim")
         found.add_column()
@@ -67,28 +55,22 @@ class _View:
         self._spinner.update(text=Text(f"{printable(now.doing)} ({since:.0f} s)" if now.doing else "done"))
         total = max(1e-9, now.seconds + now.seconds_left)
         bar = ProgressBar(total=total, completed=min(total, now.seconds + since), width=40)
-        left = Text(
-            f"about {max(0.0, now.seconds_left - since):.0f} s left; Ctrl-C ends with what there is", style="dim"
-        )
-        ends = Table.grid(padding=(0, 2))
-        ends.add_row(bar, left)
-        return Group(found, self._spinner, ends)
+        left = f"about {max(0.0, now.seconds_left - since):.0f} s left; Ctrl-C ends with the results so far"
+        last_line = Table.grid(padding=(0, 2))
+        last_line.add_row(bar, Text(left, style="dim"))
+        return Group(found, self._spinner, last_line)
 
 
-def _lines(screen: Console) -> ProgressHook:
-    told = 0
+def _line_printer(screen: Console) -> ProgressHook:
+    printed = 0
 
-    def tell(now: Progress) -> None:
-        nonlocal told
-        for line in now.found[told:]:
-            screen.print(printable(line), highlight=False, markup=False, soft_wrap=True)
-        told = len(now.found)
+    def update(now: ProfileProgress) -> None:
+        nonlocal printed
+        lines = [printable(line) for line in now.found[printed:]]
+        printed = len(now.found)
         if now.doing:
-            screen.print(
-                f"[{now.number + 1}/{now.total}] {printable(now.doing)} …",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            lines.append(f"[{now.number + 1}/{now.total}] {printable(now.doing)} …")
+        for line in lines:
+            screen.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    return tell
+    return update

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Report`: what a profile gives back, and what it leaves in a folder (spec/report.md)."""
+"""`Report`: the result of a profile, and its files in a folder (spec/report.md)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.documents import DocumentReader, to_json
 from headrace.errors import InvalidReport, MissingExtra
 from headrace.profiling._measurements import Measurements
-from headrace.profiling.judging._judge import judge
-from headrace.profiling.judging._next import next_step
-from headrace.profiling.judging._verdict import Verdict
+from headrace.profiling.judging._remedies import next_step
+from headrace.profiling.judging._verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +37,7 @@ class Report:
         object.__setattr__(self, "verdict", judge(self.measurements))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object. Its verdict is for other readers: this one judges anew."""
+        """Return the report as a JSON object. The verdict is for other readers: `from_json` computes it again."""
         return {
             "headrace": _KIND,
             "version": VERSION,
@@ -48,12 +47,12 @@ class Report:
 
     @classmethod
     def from_json(cls, tree: Any) -> Report:
-        """Read a report from a JSON object; InvalidReport if it is none."""
+        """Read a report from a JSON object; InvalidReport names what is wrong."""
         if not isinstance(tree, Mapping) or tree.get("headrace") != _KIND:
-            raise InvalidReport("this is no report of a profile; give a file that `headrace profile` wrote")
+            raise InvalidReport("not a report of a profile; give a file that `headrace profile` wrote")
         if tree.get("version") != VERSION:
             raise InvalidReport(
-                f"the report has version {tree.get('version')!r} and this Headrace reads {VERSION}; "
+                f"the version of a report must be {VERSION}; got {tree.get('version')!r}; "
                 f"use the Headrace that wrote it, or profile again"
             )
         return cls(DocumentReader(InvalidReport).read(Measurements, tree.get("measurements"), "measurements"))
@@ -68,21 +67,22 @@ class Report:
         except InvalidReport as error:
             raise InvalidReport(f"{file}: {error}") from None
         except (ValueError, RecursionError) as error:
-            raise InvalidReport(f"{file} is no JSON: {error}") from None
+            raise InvalidReport(f"a report must be a JSON file; {file}: {error}") from None
 
     @staticmethod
     def require_extras() -> None:
-        """Raise MissingExtra if the page cannot be made: to be called before a long measurement, not after it."""
+        """Raise MissingExtra if the page cannot be made; call it before a long measurement."""
         from headrace.profiling.report._html import find_template  # noqa: PLC0415 - needs Jinja2, which is an extra
 
         find_template()
 
     def next_step(self, folder: str | os.PathLike[str] | None = None) -> str | None:
-        """Name the command, or the change to the code, that comes next; None if there is nothing to do.
+        """Return the next command or change to the code; None if there is nothing to do.
 
         `folder` is where the report was saved, if it was.
         """
-        return next_step(self.measurements, self.verdict, None if folder is None else os.fspath(folder))
+        saved = None if folder is None else os.fspath(folder)
+        return next_step(self.measurements, self.verdict.remedies, saved)
 
     def to_html(self) -> str:
         """Return the page that `save` writes. Needs the extra `report`."""
@@ -93,16 +93,16 @@ class Report:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write `report.json` and the page `index.html` to a folder, and return the page's path.
 
-        The figures are written first: without the extra `report` they are there all the same.
+        The JSON is written first: it is there even if the extra `report` is missing.
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        _write_whole(place / JSON_NAME, json.dumps(self.to_json(), indent=2, allow_nan=False).encode() + b"\n")
-        _write_whole(place / HTML_NAME, self.to_html().encode())
+        _write_atomic(place / JSON_NAME, json.dumps(self.to_json(), indent=2, allow_nan=False).encode() + b"\n")
+        _write_atomic(place / HTML_NAME, self.to_html().encode())
         return place / HTML_NAME
 
     def show(self, console: Console | None = None) -> None:
-        """Print the report to a console of Rich's; to standard output unless told."""
+        """Print the report to a Rich console; by default to standard output."""
         from headrace.profiling.report._text import render_text  # noqa: PLC0415 - Rich is slow to import
 
         if console is None:
@@ -118,7 +118,7 @@ class Report:
         return f"Report({self.measurements.source.name!r}: {self.verdict.sentence})"
 
     def _repr_html_(self) -> str | None:
-        """Show the page in a notebook, in a frame of its own: neither can reach into the other."""
+        """Show the page in a notebook, in a sandboxed frame."""
         try:
             page = self.to_html()
         except MissingExtra:
@@ -127,8 +127,8 @@ class Report:
         return f'<iframe title="Headrace profile" sandbox style="{frame}" srcdoc="{escape(page)}"></iframe>'
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write under a temporary name and rename: nobody sees half of it."""
+def _write_atomic(path: Path, content: bytes) -> None:
+    """Write under a temporary name and rename, so that readers never see a part of the file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)

@@ -1,34 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of Headrace's own loader: a loader that does nothing but one part tells how fast that is.
+"""The stages of Headrace's own loader, measured with loaders over a few samples that do only a part of the work.
 
-Decoding and the declarative transforms run fused in C++, where a crop decides what is decoded at all. So they are
-measured where they run: a loader over a few images that lie in memory, with one thread to all, whose own clocks say
-which part of the time each took. The user's functions are called by themselves, on samples that were made before.
+Decoding and the declarative transforms run fused in C++, where the crop decides what is decoded. So they are measured
+where they run: a loader over a few images in memory, with one thread to all, whose own clocks divide the time. The
+user's functions are called alone, on samples that were made before.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from headrace.loader import LoaderStats
-from headrace.measuring import timed
-from headrace.profiling._measurements import Place, Rate, Stage, StageName
-from headrace.profiling.stages._instrument import Instrument, describe_transforms
-from headrace.transforms import Compiled
+import numpy as np
 
+from headrace.loader import Loader, LoaderStats, compiled_transform, storage_limit
+from headrace.measuring import Positions, timed
+from headrace.profiling._measurements import Rate, Stage, StageName, StagePlace
+from headrace.records import Dataset
+from headrace.transforms import Compiled, PerBatch
+
+_ROUNDS = 1000
+"""How often an epoch repeats the samples, so that threads always have work."""
 _ORDER: tuple[StageName, ...] = ("read", "decode", "transform")
 
-Part: TypeAlias = tuple[StageName, str]
-"""A stage, and for decoding the format."""
+StagePart: TypeAlias = tuple[StageName, str]
+"""A stage, and what it ran: for decoding the format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """A Headrace loader to measure; makes loaders over a few of its samples that do a part of its work."""
+
+    loader: Loader
+    dataset: Dataset
+    positions: Positions
+    """Samples of the dataset that are in the page cache."""
+
+    @property
+    def compiled(self) -> Compiled:
+        return compiled_transform(self.loader)
+
+    @property
+    def threads(self) -> int:
+        return max(1, self.loader.num_workers)
+
+    @property
+    def storage_rate(self) -> float | None:
+        """Emulated bytes per second; None if the storage is not limited."""
+        return storage_limit(self.loader)
+
+    @property
+    def image_fields(self) -> tuple[str, ...]:
+        return tuple(name for name in self.loader.fields if self.dataset.fields[name] in ("image", "mask"))
+
+    @property
+    def format_names(self) -> str:
+        """The formats of the image fields, most frequent first."""
+        counts: Counter[str] = Counter()
+        for name in self.image_fields:
+            counts.update(self.dataset.formats.get(name, {}))
+        return ", ".join(name for name, _ in counts.most_common())
+
+    @property
+    def images_per_sample(self) -> int:
+        return max(1, len(self.image_fields) * self.compiled.views)
+
+    @property
+    def batch_size(self) -> int:
+        return min(self.loader.batch_size, len(self.positions))
+
+    def bytes_per_sample(self) -> float | None:
+        """Mean bytes that the loader has read per sample so far."""
+        stats = self.loader.stats()
+        samples = stats.images / self.images_per_sample
+        return stats.bytes_read / samples if samples and stats.bytes_read else None
+
+    def from_memory(self) -> Loader:
+        """Return a loader that does everything, on samples in memory."""
+        functions = [*self.compiled.per_sample, *map(PerBatch, self.compiled.per_batch)]
+        return self._make(transform=[*self.compiled.transforms, *functions], rounds=_ROUNDS)
+
+    def core_only(self, threads: int) -> Loader:
+        """Return a loader that does only the work in C++."""
+        options = {"output": "numpy", "collate_fn": None, "batches_ahead": 4}
+        return self._make(fields=self.image_fields, num_workers=threads, rounds=_ROUNDS, **options)
+
+    def plain_batch(self) -> Any:
+        """Return a batch before any of the user's functions."""
+        with self._make(collate_fn=None) as loader:
+            return next(iter(loader))
+
+    def finished_samples(self) -> Any:
+        """Return a batch as the functions of complete batches get it."""
+        with self._make(transform=[*self.compiled.transforms, *self.compiled.per_sample]) as loader:
+            return next(iter(loader))
+
+    def _make(self, *, rounds: int = 1, **changes: Any) -> Loader:
+        loader, compiled = self.loader, self.compiled
+        options: dict[str, Any] = {
+            "transform": list(compiled.transforms),
+            "fields": loader.fields,
+            "num_workers": self.threads,
+            "output": loader.output,
+            "collate_fn": loader.collate_fn,
+            "dtype": compiled.dtype,
+            "layout": compiled.layout,
+            "color": compiled.color,
+            "approximate_jpeg": compiled.approximate_jpeg,
+            "on_error": "skip",
+        }
+        indices = np.tile(self.positions, rounds)
+        return Loader(
+            self.dataset, indices=indices, batch_size=self.batch_size, seed=loader.seed, **(options | changes)
+        )
+
+
+def describe_transforms(compiled: Compiled) -> tuple[str, ...]:
+    """One line each: the operation and its size, or the function's name."""
+    lines = []
+    for item in compiled.to_json(callables=True):
+        size = item.get("size")
+        shape = " x ".join(map(str, size)) if isinstance(size, list | tuple) else "" if size is None else str(size)
+        lines.append(" ".join(filter(None, (str(item.get("callable") or item["op"]), shape))))
+    return tuple(lines)
 
 
 def core_stages(instrument: Instrument, *, cores: Sequence[int], seconds: float) -> list[Stage]:
     """Measure read, decode by format and the declarative transforms, one thread to all, on images in memory."""
-    runs = {n: _best_of(instrument, n, seconds / len(cores)) for n in cores}
+    runs = {n: _best_run(instrument, n, seconds / len(cores)) for n in cores}
     parts = sorted({part for run in runs.values() for part in run.busy}, key=lambda part: _ORDER.index(part[0]))
     stages = []
     for part in parts:
@@ -40,31 +143,31 @@ def core_stages(instrument: Instrument, *, cores: Sequence[int], seconds: float)
 
 @dataclass(frozen=True, slots=True)
 class _CoreRun:
-    """What a loader over cached images did in some time."""
+    """What a loader over images in memory did in some time."""
 
     images: float
     seconds: float
-    busy: dict[Part, float]
+    busy: dict[StagePart, float]
     cpu_seconds: float
 
     @property
     def rate(self) -> float:
         return self.images / self.seconds
 
-    def rate_of(self, part: Part) -> float:
-        """Of the time that an image took, the part's share, as the threads' own clocks divide it."""
+    def rate_of(self, part: StagePart) -> float:
+        """The rate of one part, from its share of the threads' busy time."""
         return self.rate * sum(self.busy.values()) / self.busy[part]
 
-    def cpu_seconds_of(self, part: Part) -> float:
+    def cpu_seconds_of(self, part: StagePart) -> float:
         return self.cpu_seconds / self.images * self.busy[part] / sum(self.busy.values())
 
 
-def _best_of(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
+def _best_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
     return max((_core_run(instrument, threads, seconds / 2) for _ in range(2)), key=lambda run: run.rate)
 
 
 def _core_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
-    with instrument.core(threads) as loader:
+    with instrument.core_only(threads) as loader:
         iterator = iter(loader)
         next(iterator)
         end = time.perf_counter() + max(seconds, 0.05)
@@ -72,116 +175,105 @@ def _core_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
         for _ in iterator:
             if time.perf_counter() >= end:
                 break
-        # As much is under way now as was at the start, so what the threads have done since is what they can do.
-        taken, after = time.perf_counter() - begun, loader.stats()
-    views = len(instrument.pixels) * instrument.inside.compiled.views
-    details = (instrument.format_names, _describe(instrument.inside.compiled))
-    was, now = _busy(before, *details), _busy(after, *details)
-    busy = {part: spent - was.get(part, 0.0) for part, spent in now.items() if spent > was.get(part, 0.0)}
-    images = max(1.0, (after.images - before.images) / views)
-    return _CoreRun(images, taken, busy, after.cpu_seconds - before.cpu_seconds)
+        # As many batches are in flight now as at the start, so the difference is what the threads can do.
+        elapsed, after = time.perf_counter() - begun, loader.stats()
+    first, last = _busy_seconds(before, instrument), _busy_seconds(after, instrument)
+    busy = {part: spent - first.get(part, 0.0) for part, spent in last.items() if spent > first.get(part, 0.0)}
+    images = max(1.0, (after.images - before.images) / instrument.images_per_sample)
+    return _CoreRun(images, elapsed, busy, after.cpu_seconds - before.cpu_seconds)
 
 
-def _busy(stats: LoaderStats, formats: str, transforms: str) -> dict[Part, float]:
-    """Busy seconds by part, as the loader's clocks have them; decoding by format once any image was decoded."""
+def _busy_seconds(stats: LoaderStats, instrument: Instrument) -> dict[StagePart, float]:
+    """Busy seconds by part from the loader's clocks; decoding by format once an image was decoded."""
     total = stats.busy_seconds
-    decode = {name: each.decode_seconds for name, each in stats.formats.items()} or {formats: total.decode}
+    by_format = {name: each.decode_seconds for name, each in stats.formats.items()}
+    transforms = ", ".join(describe_transforms(instrument.compiled)) or "copy"
     return {
         ("read", "records"): total.read,
-        **{("decode", name): spent for name, spent in decode.items()},
+        **{("decode", name): spent for name, spent in (by_format or {instrument.format_names: total.decode}).items()},
         ("transform", transforms): total.transform,
     }
 
 
 def function_stages(instrument: Instrument, *, seconds: float) -> list[Stage]:
-    """Measure the user's functions and `collate_fn`: one thread does them batch by batch, however many help it."""
-    compiled, collate = instrument.inside.compiled, instrument.inside.collate_fn
-    parts = bool(compiled.per_sample) + bool(compiled.per_batch) + (collate is not None)
-    if not parts:
+    """Measure the user's functions and `collate_fn`; one thread calls them, batch by batch."""
+    compiled, collate = instrument.compiled, instrument.loader.collate_fn
+    count = bool(compiled.per_sample) + bool(compiled.per_batch) + (collate is not None)
+    if not count:
         return []
-    samples = _samples(instrument)
-    slot = seconds / parts
+    samples = _plain_samples(instrument)
+    slot = seconds / count
     stages = []
 
     def functions(number: int) -> Any:
-        sample = fresh(samples[number])
+        sample = shallow_copy(samples[number])
         for function in compiled.per_sample:
             sample = function(sample)
         return sample
 
     if compiled.per_sample:
-        timing = timed(functions, len(samples), workers=instrument.inside.threads, seconds=slot)
-        stages.append(_thread_stage("transform", timing.rate, timing.cpu_seconds, _names(compiled.per_sample)))
+        timing = timed(functions, len(samples), workers=instrument.threads, seconds=slot)
+        stages.append(_thread_stage("transform", timing.rate, timing.cpu_seconds, compiled.per_sample))
     if collate is not None:
         made = [functions(number) for number in range(len(samples))]
-        timing = timed(lambda _: collate(list(map(fresh, made))), 1, seconds=slot)
-        each = timing.cpu_seconds / len(made)
-        stages.append(_thread_stage("batch", timing.rate * len(made), each, _names((collate,))))
+        timing = timed(lambda _: collate(list(map(shallow_copy, made))), 1, seconds=slot)
+        stages.append(_thread_stage("batch", timing.rate * len(made), timing.cpu_seconds / len(made), (collate,)))
     if compiled.per_batch:
         stages.append(_per_batch_stage(instrument, slot))
     return stages
 
 
-def fresh(sample: Any) -> Any:
-    """Give a sample that the user's function may take things out of: the next call gets another one."""
+def shallow_copy(sample: Any) -> Any:
+    """Copy a sample's dict or list, so that a user's function may change it and the next call gets it unchanged."""
     return copy(sample) if isinstance(sample, dict | list) else sample
 
 
 def _per_batch_stage(instrument: Instrument, seconds: float) -> Stage:
-    """Functions of a whole batch, which they may change: each call has a batch of its own, made before the clock."""
-    functions = instrument.inside.compiled.per_batch
-    spent = cpu = 0.0
+    """Measure functions of complete batches; each call gets a new batch, made while the clock is stopped."""
+    functions = instrument.compiled.per_batch
+    elapsed = cpu = 0.0
     images = 0
     end = time.perf_counter() + seconds
     while images == 0 or time.perf_counter() < end:
-        batch = instrument.batch()
+        batch = instrument.finished_samples()
         begun, cpu_begun = time.perf_counter(), time.thread_time()
         for function in functions:
             batch = function(batch)
-        spent += time.perf_counter() - begun
+        elapsed += time.perf_counter() - begun
         cpu += time.thread_time() - cpu_begun
         images += instrument.batch_size
-    return _thread_stage("transform", images / max(spent, 1e-9), cpu / images, _names(functions))
+    return _thread_stage("transform", images / max(elapsed, 1e-9), cpu / images, functions)
 
 
-def _samples(instrument: Instrument) -> list[Any]:
-    """Samples as the user's functions get them."""
-    batch = instrument.samples()
-    columns = {name: column for name, column in batch.items() if not name.startswith("_")}
-    return [
-        {name: _entry(column, at) for name, column in columns.items()} for at in range(min(map(len, columns.values())))
-    ]
+def _plain_samples(instrument: Instrument) -> list[Any]:
+    """Return samples as the user's functions get them."""
+    columns = {name: column for name, column in instrument.plain_batch().items() if not name.startswith("_")}
+
+    def entry(column: Any, at: int) -> Any:
+        value = column[at]
+        return value.item() if getattr(value, "ndim", None) == 0 else value
+
+    count = min(map(len, columns.values()))
+    return [{name: entry(column, at) for name, column in columns.items()} for at in range(count)]
 
 
-def _entry(column: Any, at: int) -> Any:
-    value = column[at]
-    return value.item() if getattr(value, "ndim", None) == 0 else value
+def _thread_stage(name: StageName, rate: float, cpu_seconds: float, functions: Sequence[Any]) -> Stage:
+    names = ", ".join(getattr(function, "__qualname__", type(function).__name__) for function in functions)
+    return Stage(name=name, place="thread", rates=(Rate(cores=1, rate=rate),), cpu_seconds=cpu_seconds, detail=names)
 
 
-def _thread_stage(name: StageName, rate: float, cpu_seconds: float, detail: str) -> Stage:
-    return Stage(name=name, place="thread", rates=(Rate(cores=1, rate=rate),), cpu_seconds=cpu_seconds, detail=detail)
-
-
-def _names(functions: Sequence[Any]) -> str:
-    return ", ".join(getattr(function, "__qualname__", type(function).__name__) for function in functions)
-
-
-def _describe(compiled: Compiled) -> str:
-    return ", ".join(describe_transforms(compiled)) or "copy"
-
-
-def own_clocks(instrument: Instrument, known: Iterable[str]) -> list[Stage]:
-    """What the loader's own clocks say of the stages that cannot be run by themselves: batch, transfer."""
-    inside, stats = instrument.inside, instrument.loader.stats()
+def clocked_stages(instrument: Instrument, known: Iterable[str]) -> list[Stage]:
+    """Return the stages that cannot run alone, batch and transfer, from the loader's own clocks."""
+    loader, compiled, stats = instrument.loader, instrument.compiled, instrument.loader.stats()
     samples, busy = stats.samples, stats.busy_seconds
-    functions = bool(inside.compiled.per_sample or inside.compiled.per_batch or inside.collate_fn)
+    has_functions = bool(compiled.per_sample or compiled.per_batch or loader.collate_fn)
+    batching = busy.batch - (busy.callables if compiled.per_sample else 0.0)
     stages = []
-    batching = busy.batch - (busy.callables if inside.compiled.per_sample else 0.0)
     if samples and batching > 0 and "batch" not in known:
-        place: Place = "thread" if functions or inside.device else "trainer"
+        place: StagePlace = "thread" if has_functions or loader.device else "trainer"
         rates = (Rate(cores=1, rate=samples / batching),)
         stages.append(Stage(name="batch", place=place, rates=rates, detail="views of one buffer"))
     if samples and busy.transfer > 0:
         rates = (Rate(cores=1, rate=samples / busy.transfer),)
-        stages.append(Stage(name="transfer", place="link", rates=rates, detail=f"to {inside.device}"))
+        stages.append(Stage(name="transfer", place="link", rates=rates, detail=f"to {loader.device}"))
     return stages

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other ways to store the same images, for the remedies: as records, and in every format that could hold them."""
+"""The phases that store some of the images in other ways, for the remedies: as records, and in other formats."""
 
 from __future__ import annotations
 
@@ -7,133 +7,99 @@ import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
 from headrace.measuring import FileRange, encoded_image, some_of
-from headrace.planning import Calibration, Cost, Machine, solve
-from headrace.profiling._measurements import FormatCost, Mix, Stage
-from headrace.profiling.stages._storage import compare
-from headrace.profiling.subjects._course import Course
-from headrace.profiling.subjects._notebook import Notebook, describe_storage
-from headrace.profiling.subjects._settings import Settings
+from headrace.planning import Calibration, Machine, solve
+from headrace.profiling._measurements import FormatCost, FormatMix, Measurements
+from headrace.profiling.judging._remedies_stored import storage_bandwidth
+from headrace.profiling.stages._storage import compare_with_records
+from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
+from headrace.profiling.subjects._settings import Settings, describe_storage
 from headrace.records import Dataset
-from headrace.sources import Item
-from headrace.sources import Source as AnySource
+from headrace.sources import Item, Source
 from headrace.transforms import Compiled
 from headrace.units import rate_text
 
-# Files that are compared with records of the same: enough that a pass over them is no blink.
-COMPARED_FILES = 2048
-COMPARED_BYTES = 64 << 20
+MAX_COMPARED_FILES, MAX_COMPARED_BYTES = 2048, 64 << 20
 
 
-def add_records(
-    course: Course, book: Notebook, source: AnySource, root: str, items: Sequence[Item], settings: Settings
-) -> None:
-    """Plan the comparison with records: the same bytes, back to back."""
+def records_phase(source: Source, root: str, items: Sequence[Item], settings: Settings) -> Phase:
+    """Compare files with records that hold the same bytes."""
 
-    def records(seconds: float) -> str:
+    def records(found: Findings, seconds: float) -> Findings:
         mean = sum(item.n_bytes for item in items) / len(items)
-        chosen = some_of(items, min(COMPARED_FILES, max(16, int(COMPARED_BYTES / max(1.0, mean)))))
+        chosen = some_of(items, min(MAX_COMPARED_FILES, max(16, int(MAX_COMPARED_BYTES / max(1.0, mean)))))
         files = [FileRange(f"{root}/{item.key}", 0, item.n_bytes) for item in chosen]
         with _as_records(source, chosen, settings.workdir) as dataset:
-            places = [describe_storage(place) for place in (dataset.path, Path(root))]
-            if places[0] != places[1]:
-                book.notes.append(
-                    f"records were read from {places[0]}, files from {places[1]}: give a workdir on the same storage"
-                )
-            found = book.raw_and_records = compare(files, dataset, workers=settings.cores, seconds=seconds)
-        return f"{found.raw_cold:,.0f} files/s cold, {found.records_cold:,.0f} as records"
+            ours, theirs = (describe_storage(path) for path in (dataset.path, Path(root)))
+            pair = compare_with_records(files, dataset, workers=settings.cores, seconds=seconds)
+        notes = [f"records were read from {ours}, files from {theirs}: set workdir to a folder on the same storage"]
+        return found.add(
+            f"{pair.raw_cold:,.0f} files/s cold, {pair.records_cold:,.0f} as records",
+            raw_and_records=pair,
+            notes=notes if ours != theirs else [],
+        )
 
-    course.add("files against records of the same", 2, records, optional=True)
+    return Phase("files compared with records", 2, records, "optional")
 
 
 @contextmanager
-def _as_records(source: AnySource, items: Sequence[Item], workdir: str | None) -> Iterator[Dataset]:
-    """The same bytes as a dataset, for a while."""
+def _as_records(source: Source, items: Sequence[Item], workdir: str | None) -> Iterator[Dataset]:
+    """Make a temporary dataset of the same bytes."""
     with tempfile.TemporaryDirectory(prefix="headrace-profile-", dir=workdir) as folder:
-        place = Path(folder) / "records.hr"
-        with Writer(place, fields={"image": "image"}, format="keep", verify=False, on_error="skip") as writer:
+        path = Path(folder) / "records.hr"
+        with Writer(path, fields={"image": "image"}, format="keep", verify=False, on_error="skip") as writer:
             for item in items:
                 writer.write({"image": encoded_image(source, item)}, key=item.key)
-        yield Dataset(place)
+        yield Dataset(path)
 
 
-def add_formats(
-    course: Course, book: Notebook, source: str | Path, compiled: Compiled, batch_size: int, settings: Settings
-) -> None:
-    """Plan the measurement of a few images in every format that could hold them."""
+def formats_phase(
+    source: str | Path, compiled: Compiled, batch_size: int, settings: Settings, schedule: Schedule
+) -> Phase:
+    """Calibrate some of the images in every format that can hold them."""
 
-    def formats(_: float) -> str:
-        from headrace.planning import calibrate  # noqa: PLC0415 - brings the builder
+    def formats(found: Findings, _: float) -> Findings:
+        from headrace.planning import calibrate  # noqa: PLC0415 - imports the builder
 
-        options = {
-            "dtype": compiled.dtype,
-            "layout": compiled.layout,
-            "color": compiled.color,
-            "approximate_jpeg": compiled.approximate_jpeg,
-        }
+        names = ("dtype", "layout", "color", "approximate_jpeg")
         calibration = calibrate(
             source,
             transform=list(compiled.transforms),
             batch_size=batch_size,
             cores=settings.cores,
-            quick=settings.quick or course.left < 60,
-            loader_options=options,
+            quick=settings.quick or schedule.left < 60,
+            loader_options={name: getattr(compiled, name) for name in names},
             workdir=settings.workdir,
-            progress=lambda done, total, what: course.go_on(f"other formats, {done + 1} of {total}: {what}"),
+            progress=lambda done, total, what: schedule.update(f"other formats, {done + 1} of {total}: {what}"),
         )
-        note_formats(book, calibration, settings)
-        return ", ".join(f"{cost.format} {rate_text(1 / cost.cpu_seconds)} per core" for cost in calibration.costs)
+        costs = [f"{cost.format} {rate_text(1 / cost.cpu_seconds)} per core" for cost in calibration.costs]
+        return found.add(", ".join(costs), **add_costs(calibration, found.measurements, settings))
 
-    course.add("other formats of the same images", 4, formats, optional=True)
-
-
-def note_formats(book: Notebook, calibration: Calibration, settings: Settings) -> None:
-    """Note what a sample costs in each format, and the best mix of them on this machine."""
-    machine = _machine(book, settings)
-    step = book.differential.get("step_seconds") or 0.0
-    book.calibration = calibration.to_json()
-    book.formats = tuple(map(_format_cost, calibration.costs))
-    try:
-        predicted = solve(calibration, machine, step=step).predicted
-    except MissingExtra as error:
-        book.notes.append(f"no mix of formats was looked for: {error}")
-    except HeadraceError as error:
-        book.notes.append(f"no mix of formats was found: {error}")
-    else:
-        book.mix = Mix(shares=dict(predicted.shares), stored_bytes=predicted.stored_bytes)
+    return Phase("other formats of the same images", 4, formats, "optional")
 
 
-def _machine(book: Notebook, settings: Settings) -> Machine:
-    return Machine(
-        storage_rate=_bandwidth(book.stages) if book.reads_cold else math.inf,
+def add_costs(calibration: Calibration, found: Measurements, settings: Settings) -> dict[str, Any]:
+    """Return the fields of the measurements that follow from a calibration: costs, and the best mix of formats."""
+    names = [field.name for field in fields(FormatCost)]
+    costs = [{name: getattr(cost, name) for name in names if hasattr(cost, name)} for cost in calibration.costs]
+    changes = {"calibration": calibration.to_json(), "formats": tuple(FormatCost(**cost) for cost in costs)}
+    trainer = found.differential
+    machine = Machine(
+        storage_rate=(storage_bandwidth(found) if found.reads_cold else None) or math.inf,
         cores=float(settings.cores),
-        trainer_cores=min(book.differential.get("trainer_cores") or 0.0, settings.cores - 0.5),
+        trainer_cores=min((trainer.trainer_cores if trainer else None) or 0.0, settings.cores - 0.5),
         emulated=settings.emulation.text is not None,
     )
-
-
-def _bandwidth(stages: list[Stage]) -> float:
-    """Bytes a second that cold reads reached; unlimited if they were not measured."""
-    rates = [
-        rate.rate * stage.n_bytes
-        for stage in stages
-        if stage.name == "read" and stage.n_bytes
-        for rate in stage.cold_rates
-    ]
-    return max(rates, default=math.inf)
-
-
-def _format_cost(cost: Cost) -> FormatCost:
-    return FormatCost(
-        format=cost.format,
-        read_bytes=cost.read_bytes,
-        stored_bytes=cost.stored_bytes,
-        cpu_seconds=cost.cpu_seconds,
-        cpu_seconds_crowded=cost.cpu_seconds_crowded,
-        encode_seconds=cost.encode_seconds,
-        lossless=cost.lossless,
-    )
+    try:
+        predicted = solve(calibration, machine, step=(trainer.step_seconds if trainer else None) or 0.0).predicted
+    except MissingExtra as error:
+        return changes | {"notes": [f"no mix of formats was computed: {error}"]}
+    except HeadraceError as error:
+        return changes | {"notes": [f"no mix of formats was found: {error}"]}
+    return changes | {"mix": FormatMix(shares=dict(predicted.shares), stored_bytes=predicted.stored_bytes)}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loader that is not ours, from inside as far as it lets us look: PyTorch's DataLoader, and what has its attributes.
+"""The profile of a loader that is not Headrace's: PyTorch's DataLoader and similar ones, or any iterable of batches.
 
-Its dataset is asked for samples in this process, one by one, with clocks around the dataset's transform and the
-loader's `collate_fn`. Nothing is imported: a loader that has `dataset` and `collate_fn` is taken for one of the kind.
+Samples are requested from its dataset in this process, one by one, with stopwatches around the dataset's transform and
+the loader's `collate_fn`. Nothing is imported: an object with the attributes of a DataLoader is treated as one.
 """
 
 from __future__ import annotations
@@ -11,64 +11,72 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from headrace.planning.commands import new_dataset_path
-from headrace.profiling._measurements import Rate, RecipeSummary, Source, Stage, StageName
-from headrace.profiling.stages._loader_stages import fresh
-from headrace.profiling.subjects._course import Course
-from headrace.profiling.subjects._notebook import Notebook, describe_machine
-from headrace.profiling.subjects._settings import Settings
-from headrace.profiling.subjects._whole import add_whole
+from headrace.profiling._measurements import Measurements, ProfiledSource, Rate, RecipeSummary, Stage, StageName
+from headrace.profiling.stages._loader_stages import shallow_copy
+from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
+from headrace.profiling.subjects._settings import Settings, describe_machine
+from headrace.profiling.subjects._training import training_phases
 from headrace.units import rate_text, usable_cores
 
-LEAST_SAMPLES = 4
-MOST_SAMPLES = 512
+MIN_SAMPLES, MAX_SAMPLES = 4, 512
 
 
-def plan_foreign(course: Course, loader: Iterable[Any], settings: Settings) -> Notebook:
-    """Plan the phases: the loader as a whole, and its dataset and `collate_fn` if it has them."""
-    kind = type(loader)
-    book = Notebook(
-        machine=describe_machine(settings.cores, None, settings.emulation.text),
-        source=_describe_source(loader, f"{kind.__module__}.{kind.__qualname__}"),
-        recipe=summary_of(loader) if is_data_loader(loader) else RecipeSummary(),
+def profile_foreign(loader: Iterable[Any], settings: Settings, schedule: Schedule) -> Measurements:
+    """Measure the loader, and its dataset and `collate_fn` if it has them."""
+    opaque = "the loader does not expose a dataset: only the loader as a whole was measured"
+    is_data_loader = all(hasattr(loader, name) for name in ("dataset", "collate_fn", "num_workers"))
+    start = Measurements(
+        machine=describe_machine(settings, None),
+        source=_describe_source(loader),
+        recipe=_describe_recipe(loader) if is_data_loader else RecipeSummary(),
+        notes=() if is_data_loader else (opaque,),
     )
-    add_whole(course, book, loader, settings)
 
-    def stages(seconds: float) -> str | None:
-        found, notes = stages_of(loader, batch_size=book.recipe.batch_size or 1, seconds=seconds)
-        book.stages += found
-        book.notes += notes
-        return ", ".join(f"{stage.name} {rate_text(stage.rates[0].rate)} by one" for stage in found) or None
+    def stages(found: Findings, seconds: float) -> Findings:
+        batch_size = found.measurements.recipe.batch_size or 1
+        measured, notes = _measure_stages(loader, batch_size=batch_size, seconds=seconds)
+        lines = [f"{stage.name} {rate_text(stage.rates[0].rate)} with one worker" for stage in measured]
+        return found.add(", ".join(lines) or None, stages=measured, notes=notes)
 
-    if is_data_loader(loader):
-        course.add("samples and batches, one by one", 2, stages)
-    else:
-        book.notes.append("the loader shows nothing of its inside: only the whole was measured")
-    return book
+    phases = training_phases(loader, settings, schedule)
+    if is_data_loader:
+        phases.append(Phase("samples and batches, one by one", 2, stages))
+    return schedule.run(phases, start)
 
 
-def _describe_source(loader: Any, name: str) -> Source:
-    """Name the loader, and the folder of its dataset where the dataset says it, as those of torchvision do."""
+def _describe_source(loader: Any) -> ProfiledSource:
+    """Name the loader, and the folder of its dataset if the dataset has a `root`, as torchvision's do."""
     root = getattr(_innermost(getattr(loader, "dataset", None)), "root", None)
     path = os.fspath(root) if isinstance(root, str | os.PathLike) and Path(root).is_dir() else None
-    target = None if path is None else new_dataset_path(path, is_dataset=False)
-    return Source(kind="loader", name=name, path=path, build_to=target, samples=_samples(loader))
-
-
-def _samples(loader: Any) -> int | None:
     try:
-        return len(loader.dataset)
+        samples = len(loader.dataset)
     except (AttributeError, TypeError, NotImplementedError):
-        return None
+        samples = None
+    return ProfiledSource(
+        kind="loader",
+        name=f"{type(loader).__module__}.{type(loader).__qualname__}",
+        path=path,
+        build_to=None if path is None else new_dataset_path(path, is_dataset=False),
+        samples=samples,
+    )
 
 
-class Stopwatch:
-    """Calls a function and notes how long it took: by the clock, and on a core."""
+def _describe_recipe(loader: Any) -> RecipeSummary:
+    workers, batch_size = loader.num_workers, getattr(loader, "batch_size", None)
+    return RecipeSummary(
+        batch_size=batch_size if isinstance(batch_size, int) else None,
+        workers=workers if isinstance(workers, int) else None,
+        transforms=tuple(_function_name(value) for _, _, value in _transforms_of(loader.dataset)[:1]),
+    )
+
+
+class _CallTimer:
+    """Calls a function and records the elapsed and the CPU time of each call."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -90,7 +98,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Of a call: the median, as an interruption would weigh more than a large image."""
+        """Median over the calls, so that an interruption does not count."""
         return median(seconds for seconds, _ in self._times) if self._times else 0.0
 
     @property
@@ -98,107 +106,79 @@ class Stopwatch:
         return median(cpu for _, cpu in self._times) if self._times else 0.0
 
 
-def is_data_loader(loader: Any) -> bool:
-    """Whether it has what PyTorch's DataLoader has."""
-    return all(hasattr(loader, name) for name in ("dataset", "collate_fn", "num_workers"))
-
-
-def summary_of(loader: Any) -> RecipeSummary:
-    """What the loader says of itself."""
-    workers = getattr(loader, "num_workers", None)
-    size = getattr(loader, "batch_size", None)
-    transforms = _transforms_of(getattr(loader, "dataset", None))
-    return RecipeSummary(
-        batch_size=size if isinstance(size, int) else None,
-        workers=workers if isinstance(workers, int) else None,
-        transforms=tuple(_described(value) for _, _, value in transforms[:1]),
-    )
-
-
-def stages_of(loader: Any, *, batch_size: int, seconds: float) -> tuple[list[Stage], list[str]]:
-    """Measure what makes samples and what makes batches of them; and say what could not be seen."""
-    workers = loader.num_workers
+def _measure_stages(loader: Any, *, batch_size: int, seconds: float) -> tuple[list[Stage], list[str]]:
+    """Measure what makes samples and what makes batches of them; also return notes about what failed."""
     fetched = _fetch(loader.dataset, seconds * 0.7)
     if fetched is None:
-        return [], ["the loader's dataset gives no single samples: its stages could not be told apart"]
-    whole, transform = fetched.whole, fetched.transform
-    stages = []
-    # Some datasets transform more than one thing in a sample.
-    often = transform.calls / whole.calls if transform else 0.0
-    inner, inner_cpu = (transform.seconds * often, transform.cpu_seconds * often) if transform else (0.0, 0.0)
-    # What a clock costs must not make a stage of nothing negative.
-    rest, rest_cpu = max(0.0, whole.seconds - inner), max(0.0, whole.cpu_seconds - inner_cpu)
-    stages.append(_stage("sample", workers, rest, rest_cpu, type(fetched.innermost).__name__))
-    if often:
-        stages.append(_stage("transform", workers, inner, inner_cpu, fetched.transform_name))
-    notes = []
-    if callable(loader.collate_fn):
-        collated = _collate(loader.collate_fn, fetched.samples, batch_size, seconds * 0.3)
-        if collated is None:
-            notes.append("the loader's collate_fn could not be called by itself")
-        else:
-            name = getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__)
-            each, each_cpu = collated.seconds / batch_size, collated.cpu_seconds / batch_size
-            stages.append(_stage("batch", workers, each, each_cpu, name))
-    return stages, notes
+        return [], ["the loader's dataset does not return single samples: its stages were not measured"]
+    samples, total, transform, transform_name = fetched
+    workers = loader.num_workers
+    # Some datasets call the transform more than once per sample.
+    calls = transform.calls / total.calls if transform else 0.0
+    inner, inner_cpu = (transform.seconds * calls, transform.cpu_seconds * calls) if transform else (0.0, 0.0)
+    # The cost of a stopwatch must not make the time of a stage negative.
+    rest, rest_cpu = max(0.0, total.seconds - inner), max(0.0, total.cpu_seconds - inner_cpu)
+    stages = [_stage("sample", workers, rest, rest_cpu, type(_innermost(loader.dataset)).__name__)]
+    if calls:
+        stages.append(_stage("transform", workers, inner, inner_cpu, transform_name))
+    collate = loader.collate_fn
+    if not callable(collate):
+        return stages, []
+    timer = _time_collate(collate, samples, batch_size, seconds * 0.3)
+    if timer is None:
+        return stages, ["the loader's collate_fn could not be called alone"]
+    each, each_cpu = timer.seconds / batch_size, timer.cpu_seconds / batch_size
+    name = getattr(collate, "__qualname__", type(collate).__name__)
+    return [*stages, _stage("batch", workers, each, each_cpu, name)], []
 
 
-@dataclass(slots=True)
-class _Fetched:
-    samples: list[Any]
-    whole: Stopwatch
-    transform: Stopwatch | None
-    transform_name: str | None
-    innermost: Any
+def _fetch(dataset: Any, seconds: float) -> tuple[list[Any], _CallTimer, _CallTimer | None, str | None] | None:
+    """Request samples from all parts of a dataset; None if it does not return single ones.
 
-
-def _fetch(dataset: Any, seconds: float) -> _Fetched | None:
-    """Ask a dataset for samples from all over it; None if it has none to give one by one."""
+    Returns the samples, the timer of `dataset[i]`, and the timer and name of its transform.
+    """
     try:
         length = len(dataset)
         dataset[0]  # opens what it opens once
-    except Exception:  # noqa: BLE001 - whatever a stranger's dataset raises
+    except Exception:  # noqa: BLE001 - a user's dataset may raise anything
         return None
-    step = max(1, length // MOST_SAMPLES)
+    step = max(1, length // MAX_SAMPLES)
     samples: list[Any] = []
-    with _timed_transform(dataset) as clocks:
-        whole = Stopwatch(dataset.__getitem__)
+    with _timed_transforms(dataset) as timers:
+        total = _CallTimer(dataset.__getitem__)
         end = time.perf_counter() + seconds
-        while len(samples) < MOST_SAMPLES and (len(samples) < LEAST_SAMPLES or time.perf_counter() < end):
-            samples.append(whole(len(samples) * step % length))
-    # Of two that call each other the outer one has the time of both.
-    transform, name = max(clocks, key=lambda pair: pair[0].seconds, default=(None, None))
-    return _Fetched(samples, whole, transform, name, _innermost(dataset))
+        while len(samples) < MAX_SAMPLES and (len(samples) < MIN_SAMPLES or time.perf_counter() < end):
+            samples.append(total(len(samples) * step % length))
+    # If one transform calls the other, the outer one has the time of both.
+    transform, name = max(timers, key=lambda pair: pair[0].seconds, default=(None, None))
+    return samples, total, transform, name
 
 
 @contextmanager
-def _timed_transform(dataset: Any) -> Iterator[list[tuple[Stopwatch, str]]]:
-    """Put clocks around the dataset's own transforms, for a while."""
-    clocks: list[tuple[Stopwatch, str]] = []
-    with ExitStack() as put_back:
+def _timed_transforms(dataset: Any) -> Iterator[list[tuple[_CallTimer, str]]]:
+    """Temporarily replace the dataset's transforms by timers that call them."""
+    timers: list[tuple[_CallTimer, str]] = []
+    with ExitStack() as restore:
         for owner, attribute, value in _transforms_of(dataset):
-            clock = Stopwatch(value)
+            timer = _CallTimer(value)
             try:
-                setattr(owner, attribute, clock)
-            except Exception:  # noqa: BLE001, S112 - it does not let us: then its time is part of the sample's
+                setattr(owner, attribute, timer)
+            except Exception:  # noqa: BLE001, S112 - read-only attribute: its time counts as part of the sample
                 continue
-            put_back.callback(setattr, owner, attribute, value)
-            clocks.append((clock, _described(value)))
-        yield clocks
+            restore.callback(setattr, owner, attribute, value)
+            timers.append((timer, _function_name(value)))
+        yield timers
 
 
 def _transforms_of(dataset: Any) -> list[tuple[Any, str, Any]]:
-    """Where a dataset keeps the functions that it puts images through: owner, attribute, function.
-
-    Datasets of torchvision have both attributes and call either.
-    """
+    """Return the dataset's transforms as (owner, attribute, function); torchvision's datasets have both."""
     inner = _innermost(dataset)
     found = [(inner, name, getattr(inner, name, None)) for name in ("transform", "transforms")]
     return [entry for entry in found if callable(entry[2])]
 
 
 def _innermost(dataset: Any) -> Any:
-    """The dataset under the views of it, such as PyTorch's Subset."""
+    """Return the dataset inside of wrappers such as PyTorch's Subset."""
     for _ in range(8):
         inner = getattr(dataset, "dataset", None)
         if inner is None:
@@ -207,23 +187,23 @@ def _innermost(dataset: Any) -> Any:
     return dataset
 
 
-def _collate(
+def _time_collate(
     function: Callable[[list[Any]], Any], samples: list[Any], batch_size: int, seconds: float
-) -> Stopwatch | None:
+) -> _CallTimer | None:
     batch = [samples[number % len(samples)] for number in range(batch_size)]
-    clock = Stopwatch(function)
+    timer = _CallTimer(function)
     try:
-        function(list(map(fresh, batch)))
+        function(list(map(shallow_copy, batch)))
         end = time.perf_counter() + seconds
-        while clock.calls == 0 or time.perf_counter() < end:
-            clock(list(map(fresh, batch)))
-    except Exception:  # noqa: BLE001 - whatever a stranger's function raises
+        while timer.calls == 0 or time.perf_counter() < end:
+            timer(list(map(shallow_copy, batch)))
+    except Exception:  # noqa: BLE001 - a user's function may raise anything
         return None
-    return clock
+    return timer
 
 
 def _stage(name: StageName, workers: int, seconds: float, cpu: float, detail: str | None) -> Stage:
-    """Without workers the trainer's own thread does it. With them, each does as much, as far as there are cores."""
+    """Make a stage of the trainer's thread, or of workers that each do the same as far as there are cores."""
     each = max(seconds, 1e-9)
     rates = [Rate(cores=1, rate=1 / each)]
     if workers > 1:
@@ -231,9 +211,9 @@ def _stage(name: StageName, workers: int, seconds: float, cpu: float, detail: st
     return Stage(name=name, place="cores" if workers else "trainer", rates=tuple(rates), cpu_seconds=cpu, detail=detail)
 
 
-def _described(function: Any) -> str:
-    """Name a function; of a composition, name its parts."""
+def _function_name(function: Any) -> str:
+    """Return the name of a function, or the names of the parts of a composition."""
     parts = getattr(function, "transforms", None)
     if isinstance(parts, list | tuple):
-        return ", ".join(_described(part) for part in parts)
+        return ", ".join(_function_name(part) for part in parts)
     return getattr(function, "__qualname__", None) or type(function).__name__

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a profile was asked for, checked once; a smaller machine is emulated by affinity and by waiting."""
+"""The checked arguments of a profile, and the machine that it runs on or emulates."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -14,24 +16,25 @@ from typing import Any, Literal, TypeAlias
 
 from headrace import transforms
 from headrace.errors import ProfileError
-from headrace.measuring import WATTS_PER_CORE
+from headrace.measuring import WATTS_PER_CORE, available_memory, cpu_name
 from headrace.planning import USUAL_BATCH, USUAL_CROP, parse_emulation, usual_transform
-from headrace.profiling.stages._differential import Step, sleeping_step
+from headrace.profiling._measurements import MachineFacts
+from headrace.profiling.stages._runs import Step, sleeping_step
 from headrace.units import usable_cores
 
 RecipeLike: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 
 FULL_SECONDS = 150.0
-# A minute is promised: measurements overrun, and what is long is ended in time for the report.
+# --quick promises a minute: measurements overrun, and long phases end in time for the report.
 QUICK_SECONDS, QUICK_LATEST = 32.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """What is emulated; None is as it is."""
+    """A slower machine to emulate; None is the real one."""
 
     storage_rate: float | None = None
-    """Bytes a second."""
+    """Bytes per second."""
     cores: int | None = None
     text: str | None = None
     """As the user wrote it."""
@@ -44,111 +47,113 @@ class Emulation:
         found = parse_emulation(text)
         cores = found.get("cores")
         if cores is not None and cores != int(cores):
-            raise ProfileError(f"{cores:g} cores cannot be emulated: a process has whole ones")
+            raise ProfileError(f"the number of emulated cores must be an integer; got {cores:g}")
         return cls(found.get("storage_rate"), None if cores is None else int(cores), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All that a profile goes by, but what it is of."""
+    """The arguments of a profile, except its subject."""
 
     step: Step | None
     stated_step: float | None
-    """Seconds, where the user said them and the step is a wait."""
+    """Seconds, if the user gave a time and the step only sleeps."""
     cold: bool
     cores: int
-    """That this process has, or has been held to."""
+    """Cores that this process has or emulates."""
     core_counts: tuple[int, ...]
     emulation: Emulation
     quick: bool
     output: Literal["torch", "numpy"] = "numpy"
-    """What batches are made of, where the profile makes the loader itself."""
+    """What batches are made of, if the profile makes the loader."""
     watts: float = WATTS_PER_CORE
     workdir: str | None = None
 
 
 def read_step(step: Callable[[Any], Any] | float | None) -> tuple[Step | None, float | None]:
-    """A trainer: a function of a batch, or the seconds that one would take."""
+    """Return the step as a function, and its seconds if it was given as a time."""
     if step is None or callable(step):
         return step, None
     seconds = float(step)
     if not 0 < seconds < 3600:
-        raise ProfileError(f"a step of {seconds} seconds: give a function, or seconds as in 0.035")
+        raise ProfileError(f"step must be a function or a time between 0 and 3600 seconds, as 0.035; got {seconds}")
     return sleeping_step(seconds), seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """How samples are to become batches, where the profile makes the loader itself."""
+class BatchOptions:
+    """How samples become batches, if the profile makes the loader."""
 
     transform: Any
     batch_size: int
-    options: dict[str, Any]
+    loader_options: dict[str, Any]
     """More arguments for `Loader`."""
-    words: tuple[str, ...] | None = None
-    """Command-line options that mean the same; None if the transforms were given as Python objects."""
+    cli_options: tuple[str, ...] | None = None
+    """The same as command-line options; None if the transforms are Python objects."""
+
+    @property
+    def compile_options(self) -> dict[str, Any]:
+        return {name: value for name, value in self.loader_options.items() if name not in ("min_area", "fields")}
 
 
-def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, batch_size: int | None) -> Making:
-    """Read a recipe as a loader wrote it; or take a transform, or what most do with photographs."""
+def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, batch_size: int | None) -> BatchOptions:
+    """Read a recipe that a loader wrote, or take a transform, or the usual transforms for photos."""
     for name, size in (("crop", crop), ("batch_size", batch_size)):
         if size is not None and size < 1:
-            raise ProfileError(f"{name} is {size}; 1 or more is expected")
+            raise ProfileError(f"{name} must be at least 1; got {size}")
     if recipe is not None:
         if transform is not None or crop is not None:
-            raise ProfileError("a recipe has transforms of its own: leave out transform and crop")
-        found = transforms.Recipe.from_json(_document(recipe))
-        compiling = ("color", "layout", "dtype", "approximate_jpeg")
-        options = {name: getattr(found, name) for name in (*compiling, "min_area", "fields")}
-        size = batch_size or found.batch_size
-        return Making(list(found.transforms), size, options, _recipe_words(recipe, found.batch_size, batch_size))
+            raise ProfileError("a recipe contains the transforms: omit transform and crop")
+        found = transforms.Recipe.from_json(_recipe_document(recipe))
+        names = ("color", "layout", "dtype", "approximate_jpeg", "min_area", "fields")
+        # `headrace plan` takes no other batch size than the recipe's.
+        is_option = not isinstance(recipe, Mapping) and batch_size in (None, found.batch_size)
+        return BatchOptions(
+            list(found.transforms),
+            batch_size or found.batch_size,
+            {name: getattr(found, name) for name in names},
+            ("--recipe", str(recipe)) if is_option else None,
+        )
     size = batch_size or USUAL_BATCH
     if transform is None:
         words = ("--crop", str(crop or USUAL_CROP), "--batch-size", str(size))
-        return Making(usual_transform(crop), size, {}, words)
+        return BatchOptions(usual_transform(crop), size, {}, words)
     if crop is not None:
-        raise ProfileError("crop makes a transform of its own: give one of the two")
-    return Making(transform, size, {})
+        raise ProfileError("transform and crop exclude each other: give one of them")
+    return BatchOptions(transform, size, {})
 
 
-def _recipe_words(recipe: RecipeLike, own_size: int, wanted_size: int | None) -> tuple[str, ...] | None:
-    """A recipe in a file is an option; one with another batch size is not, for `headrace plan` takes no other."""
-    if isinstance(recipe, Mapping) or wanted_size not in (None, own_size):
-        return None
-    return ("--recipe", os.fspath(recipe))
-
-
-def _document(recipe: RecipeLike) -> Mapping[str, Any]:
+def _recipe_document(recipe: RecipeLike) -> Mapping[str, Any]:
     if isinstance(recipe, Mapping):
         return recipe
     try:
         document: Mapping[str, Any] = json.loads(Path(recipe).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ProfileError(f"{recipe} is no JSON: {error}") from None
+        raise ProfileError(f"a recipe must be a JSON file; {recipe}: {error}") from None
     return document
 
 
-def refuse_needless(given: Mapping[str, Any], kind: str, instead: str) -> None:
-    """Refuse words that mean nothing for a subject rather than ignore them."""
-    words: Iterable[str] = [name for name, value in given.items() if value not in (None, False)]
-    for name in words:
-        raise ProfileError(f"{name} has no meaning for {kind}: {instead}")
+def refuse(given: Mapping[str, Any], kind: str, instead: str) -> None:
+    """Refuse arguments that have no meaning for a subject instead of ignoring them."""
+    for name, value in given.items():
+        if value not in (None, False):
+            raise ProfileError(f"{name} has no meaning for {kind}: {instead}")
 
 
 @contextmanager
-def on_cores(wanted: int | None) -> Iterator[int]:
-    """Hold this thread, and what it starts, to some of the cores that it may use; gives how many it then has."""
-    there = usable_cores()
+def limited_cores(wanted: int | None) -> Iterator[int]:
+    """Restrict this thread, and what it starts, to some of its cores; yields how many it has then."""
+    available = usable_cores()
     if wanted is None:
-        yield there
+        yield available
         return
-    if not 1 <= wanted <= there:
+    if not 1 <= wanted <= available:
         raise ProfileError(
-            f"{wanted} cores cannot be emulated on a machine that has {there} for this process; "
+            f"the number of emulated cores must be from 1 to {available}, which this process may use; got {wanted}; "
             f"`headrace size` predicts larger machines"
         )
     if not hasattr(os, "sched_setaffinity"):
-        yield wanted  # then the number of workers is all that can be held down
+        yield wanted  # only the number of workers can be limited
         return
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:wanted])
@@ -158,16 +163,42 @@ def on_cores(wanted: int | None) -> Iterator[int]:
         os.sched_setaffinity(0, before)
 
 
-def core_counts(cores: int, asked: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """From one core to all, doubling; or those asked for that there are."""
-    if asked:
-        chosen = sorted({n for n in asked if n <= cores})
-        if not chosen or min(asked) < 1:
-            raise ProfileError(f"cores {', '.join(map(str, asked))} were asked for, and this process may use {cores}")
+def core_counts(cores: int, requested: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Return 1, 2, 4, … up to all cores, or the requested numbers that are available."""
+    if requested:
+        chosen = sorted({n for n in requested if n <= cores})
+        if not chosen or min(requested) < 1:
+            raise ProfileError(
+                f"cores must contain a number from 1 to {cores}, which this process may use; "
+                f"got {', '.join(map(str, requested))}"
+            )
         return tuple(chosen)
-    doubled = []
-    n = 1
-    while n < cores:
-        doubled.append(n)
-        n *= 2
-    return (*doubled, cores)
+    return (*(2**n for n in range((cores - 1).bit_length())), cores)
+
+
+def describe_machine(settings: Settings, path: Path | None) -> MachineFacts:
+    """Describe this machine and the storage of a path."""
+    torch: Any = sys.modules.get("torch")  # imports nothing
+    return MachineFacts(
+        cores=settings.cores,
+        processor=cpu_name(),
+        memory_bytes=available_memory(),
+        storage=None if path is None else describe_storage(path),
+        accelerator=str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else None,
+        system=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        emulated=settings.emulation.text,
+    )
+
+
+def describe_storage(path: Path) -> str | None:
+    """Return the file system and device of a path, as the kernel names them."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text(errors="replace").splitlines()]
+        resolved = path.resolve()
+    except OSError:
+        return None
+    holding = [mount for mount in mounts if resolved.is_relative_to(mount[1])]
+    if not holding:
+        return None
+    device, _, kind = max(holding, key=lambda mount: len(mount[1]))[:3]
+    return f"{kind} on {device}"

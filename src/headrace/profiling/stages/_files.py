@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loader of plain files, as one would write it by hand with threads: open, read, decode, transform, stack.
+"""A loader of plain files as one would write it by hand with Python threads: open, read, decode, transform, stack.
 
-What a folder of images gives without being made a dataset; the profile's subject when it is given a folder. The stages
-after the reading are here too, each alone with its input in memory.
+It is what the profile measures for a folder of images. The stages after reading are here too, each measured alone.
 """
 
 from __future__ import annotations
@@ -15,49 +14,49 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from headrace import formats
 from headrace.errors import HeadraceError, ProfileError
-from headrace.loader.batch.output import OutputName, make_output
+from headrace.loader.batch.output import make_output
 from headrace.measuring import ImageSample, scaling_of, timed
 from headrace.profiling._measurements import Rate, Stage
-from headrace.profiling.stages._instrument import describe_transforms
+from headrace.profiling.stages._loader_stages import describe_transforms
 from headrace.transforms import Compiled
 
 BATCHES_AHEAD = 2
-DAMAGED = (HeadraceError, OSError)
-"""What a file that cannot be loaded raises."""
-# Decoded images that are held for the transforms; pixels are many times the size of files.
-MOST_PIXEL_BYTES = 256 << 20
+LOAD_ERRORS = (HeadraceError, OSError)
+"""What loading a damaged or missing file raises."""
+MAX_PIXEL_BYTES = 256 << 20
+"""Decoded images that are kept for measuring transforms."""
 
 
-class Throttle:
-    """Storage of so many bytes a second, emulated: who asks for more waits. Used by any number of threads."""
+class StorageThrottle:
+    """Emulates storage with a limited rate: a thread waits until its bytes would have arrived. Thread-safe."""
 
-    # As much as may come at once after a pause; small beside any batch, large beside the scheduler's slack.
+    # Bytes that may arrive at once after a pause: less than a batch, more than the scheduler's jitter.
     BURST_SECONDS = 0.01
 
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
+    def __init__(self, bytes_per_second: float) -> None:
+        self._rate = bytes_per_second
         self._lock = threading.Lock()
-        self._paid_until = -math.inf  # the clock may have begun to run only lately
+        self._free_at = -math.inf
 
     def take(self, n_bytes: int, stop: threading.Event | None = None) -> None:
-        """Wait until these bytes would have come, or until nobody wants them any more."""
+        """Wait until these bytes would have arrived, or until `stop` is set."""
         with self._lock:
             now = time.perf_counter()
-            self._paid_until = max(self._paid_until, now - self.BURST_SECONDS) + n_bytes / self._rate
-            wait = self._paid_until - now
+            self._free_at = max(self._free_at, now - self.BURST_SECONDS) + n_bytes / self._rate
+            wait = self._free_at - now
         if wait > 0:
             (stop or threading.Event()).wait(wait)
 
 
 @dataclass(frozen=True, slots=True)
 class RawSample:
-    """A file, or a part of one, that holds an image."""
+    """An encoded image in a file or in a part of one."""
 
     name: str
     read: Callable[[], bytes]
@@ -65,10 +64,10 @@ class RawSample:
 
 
 class RawLoader:
-    """Batches of images from files, in an order drawn anew for each epoch, made by threads ahead of the trainer.
+    """Batches of images from files, in a new random order per epoch, made by threads ahead of the trainer.
 
-    A file that cannot be loaded leaves its batch shorter and is named in `failures`: a profile is no judge of files.
-    A batch that takes longer than `patience` seconds is given with the samples that it has by then.
+    A file that cannot be loaded makes its batch shorter and is listed in `failures`. A batch that takes longer than
+    `max_batch_seconds` is delivered with the samples that are ready by then.
     """
 
     def __init__(
@@ -78,15 +77,14 @@ class RawLoader:
         *,
         batch_size: int,
         workers: int,
-        output: OutputName = "numpy",
-        throttle: Throttle | None = None,
-        patience: float = math.inf,
+        output: Literal["torch", "numpy"] = "numpy",
+        throttle: StorageThrottle | None = None,
+        max_batch_seconds: float = math.inf,
         before_epoch: Callable[[], object] | None = None,
     ) -> None:
         self._samples, self._compiled = samples, compiled
-        self.batch_size, self._workers = batch_size, workers
-        self._tensor = make_output(output).tensor
-        self._throttle, self._patience, self._before_epoch = throttle, patience, before_epoch
+        self.batch_size, self._workers, self._tensor = batch_size, workers, make_output(output).tensor
+        self._throttle, self._max_batch_seconds, self._before_epoch = throttle, max_batch_seconds, before_epoch
         self._epoch = -1
         self.failures: dict[str, Exception] = {}
 
@@ -111,20 +109,20 @@ class RawLoader:
                     ahead.append([pool.submit(self._sample, number, stop) for number in numbers])
                 if not ahead:
                     break
-                good = [sample for sample in self._ready(ahead) if sample is not None]
-                if good:
+                loaded = [sample for sample in self._ready(ahead) if sample is not None]
+                if loaded:
                     given += 1
-                    yield self._finished(good)
+                    yield self._finished(loaded)
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
         if not given and self.failures:
             name, error = next(iter(self.failures.items()))
-            raise ProfileError(f"none of the {len(self.failures)} files can be loaded, {name} since: {error}")
+            raise ProfileError(f"none of the {len(self.failures)} files can be loaded; {name}: {error}")
 
     def _ready(self, ahead: deque[list[Future[Any]]]) -> Iterator[Any]:
-        """Wait for the samples of the next batch; those that come too late are the next batch's."""
-        waiting, end = ahead.popleft(), time.perf_counter() + self._patience
+        """Wait for the samples of the next batch; late ones move to the batch after it."""
+        waiting, end = ahead.popleft(), time.perf_counter() + self._max_batch_seconds
         for position, future in enumerate(waiting):
             if position and time.perf_counter() > end:
                 ahead.appendleft(waiting[position:])
@@ -132,21 +130,21 @@ class RawLoader:
             yield future.result()
 
     def _sample(self, number: int, stop: threading.Event) -> Any:
-        """Make one sample; None if it cannot be made."""
+        """Make one sample; None if it cannot be loaded."""
         sample = self._samples[number]
         try:
             content = sample.read()
             if self._throttle is not None:
                 self._throttle.take(len(content), stop)
-            image = decoded(content, self._compiled)
-        except DAMAGED as error:
+            image = _decoded(content, self._compiled)
+        except LOAD_ERRORS as error:
             self.failures[sample.name] = error
             return None
         fields = {} if sample.label is None else {"label": np.int64(sample.label)}
-        return transformed(image, self._compiled, number, self._epoch, fields)
+        return _transformed(image, self._compiled, number, self._epoch, fields)
 
     def _finished(self, samples: list[Any]) -> Any:
-        batch = stack(samples)
+        batch = _stacked(samples)
         for function in self._compiled.per_batch:
             batch = function(batch)
         if not isinstance(batch, dict):
@@ -154,15 +152,15 @@ class RawLoader:
         return {name: self._tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
 
 
-def decoded(content: bytes, compiled: Compiled) -> Any:
-    """Decode a whole image, as one must who does not know the crop beforehand."""
+def _decoded(content: bytes, compiled: Compiled) -> Any:
+    """Decode all of an image: the crop is not known yet."""
     return formats.decode(content, color="keep" if compiled.color == "keep" else "RGB")
 
 
-def transformed(
+def _transformed(
     image: Any, compiled: Compiled, number: int, epoch: int = 0, fields: Mapping[str, Any] | None = None
 ) -> Any:
-    """Put an image through the declarative transforms, and then through the user's functions."""
+    """Apply the declarative transforms, then the user's functions."""
     pixels: list[Any] = [
         compiled.image.apply(image, seed=0, epoch=epoch, sample=number, view=view) for view in range(compiled.views)
     ]
@@ -172,8 +170,8 @@ def transformed(
     return sample
 
 
-def stack(samples: Sequence[Any]) -> Any:
-    """Put samples into one batch; those that differ in shape stay a list."""
+def _stacked(samples: Sequence[Any]) -> Any:
+    """Make one batch of samples; columns with different shapes stay lists."""
     first = samples[0]
     if not isinstance(first, dict):
         return list(samples)
@@ -186,52 +184,44 @@ def stack(samples: Sequence[Any]) -> Any:
 
 
 def decode_stage(images: ImageSample, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
-    """Decode whole images, as must be done where the crop is not known beforehand."""
+    """Measure decoding of complete images."""
 
     def decode(number: int) -> None:
-        # A damaged file costs an epoch what it costs here: the time until that is found out.
-        with suppress(*DAMAGED):
-            decoded(images.contents[number], compiled)
+        with suppress(*LOAD_ERRORS):  # a damaged file costs the same here as in an epoch
+            _decoded(images.contents[number], compiled)
 
     rates, cpu = scaling_of(decode, len(images), cores=cores, seconds=seconds)
-    return Stage(
-        name="decode", rates=rates, cpu_seconds=cpu, n_bytes=images.pixel_bytes, detail=", ".join(images.formats)
-    )
+    detail = ", ".join(images.formats)
+    return Stage(name="decode", rates=rates, cpu_seconds=cpu, n_bytes=images.pixel_bytes, detail=detail)
 
 
 def transform_stage(images: ImageSample, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
-    """Put decoded images through the transforms, the user's functions included."""
+    """Measure the transforms on decoded images, including the user's functions."""
     pixels = _some_pixels(images, compiled)
     rates, cpu = scaling_of(
-        lambda number: transformed(pixels[number], compiled, number), len(pixels), cores=cores, seconds=seconds
+        lambda number: _transformed(pixels[number], compiled, number), len(pixels), cores=cores, seconds=seconds
     )
-    return Stage(
-        name="transform", rates=rates, cpu_seconds=cpu, detail=", ".join(describe_transforms(compiled)) or "copy"
-    )
+    detail = ", ".join(describe_transforms(compiled)) or "copy"
+    return Stage(name="transform", rates=rates, cpu_seconds=cpu, detail=detail)
 
 
 def batch_stage(images: ImageSample, compiled: Compiled, *, batch_size: int, seconds: float) -> Stage:
-    """Stack samples, which the trainer's own thread does when it asks for the batch."""
+    """Measure stacking of samples, which the trainer's own thread does."""
     pixels = _some_pixels(images, compiled)[:batch_size]
-    samples = [transformed(image, compiled, number) for number, image in enumerate(pixels)]
+    samples = [_transformed(image, compiled, number) for number, image in enumerate(pixels)]
     batch = [samples[number % len(samples)] for number in range(batch_size)]
-    timing = timed(lambda _: stack(batch), 1, seconds=seconds)
-    return Stage(
-        name="batch",
-        place="trainer",
-        rates=(Rate(cores=1, rate=timing.rate * batch_size),),
-        cpu_seconds=timing.cpu_seconds / batch_size,
-        detail="stack",
-    )
+    timing = timed(lambda _: _stacked(batch), 1, seconds=seconds)
+    rates, cpu = (Rate(cores=1, rate=timing.rate * batch_size),), timing.cpu_seconds / batch_size
+    return Stage(name="batch", place="trainer", rates=rates, cpu_seconds=cpu, detail="stack")
 
 
 def _some_pixels(images: ImageSample, compiled: Compiled) -> list[Any]:
     pixels: list[Any] = []
-    held = 0
+    n_bytes = 0
     for content in images.contents:
-        with suppress(*DAMAGED):
-            pixels.append(decoded(content, compiled))
-            held += pixels[-1].nbytes
-        if held >= MOST_PIXEL_BYTES:
+        with suppress(*LOAD_ERRORS):
+            pixels.append(_decoded(content, compiled))
+            n_bytes += pixels[-1].nbytes
+        if n_bytes >= MAX_PIXEL_BYTES:
             break
     return pixels
