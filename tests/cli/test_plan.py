@@ -260,7 +260,7 @@ def test_defaults_are_shown_in_the_help(verb, default, monkeypatch):
     [
         ([], "SOURCE_OR_DATASET"),
         (["here", "there"], "unexpected extra argument"),
-        (["nowhere"], "nowhere is not there"),
+        (["nowhere"], "nowhere does not exist"),
         (["photos", "--recipe", "r.json", "--crop", "8"], "omit --crop"),
         (["--calibration", "PLAN", "--disk-budget", "1kB"], "the disk budget is"),
         (["--calibration", "PLAN", "--disk-budget", "much"], "a size must be written as"),
