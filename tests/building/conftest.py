@@ -31,19 +31,19 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.fixture(params=["threads", "processes"])
-def crew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def worker_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both kinds of workers, whatever the size of the images."""
-    use_crew(monkeypatch, request.param)
+    use_workers(monkeypatch, request.param)
     return str(request.param)
 
 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are processes, whatever the size of the images."""
-    use_crew(monkeypatch, "processes")
+    use_workers(monkeypatch, "processes")
 
 
-def use_crew(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def use_workers(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(_build, "PEEK_SAMPLES", 10**9 if kind == "threads" else 1)
     monkeypatch.setattr(_build, "THREAD_BYTES", 0 if kind == "threads" else 10**9)
 

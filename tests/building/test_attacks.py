@@ -343,7 +343,7 @@ def test_iterables(tmp_path, bad):
     assert (report.samples, report.skipped_count) == (2, 1)
 
 
-def test_an_iterable_that_raises_is_told_with_the_sample_before(tmp_path):
+def test_an_iterable_that_raises_is_reported_with_the_sample_before(tmp_path):
     def samples():
         yield {"image": pixels(0)}
         raise KeyError("gone")

@@ -32,7 +32,7 @@ def build_one(dest, sample, **options):
     return headrace.open(dest, color="keep")
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("worker_kind")
 @pytest.mark.parametrize("workers", [2, 4])
 def test_the_number_of_workers_does_not_show(source, expected, tmp_path, workers):
     headrace.build(source, tmp_path / "a.hr", workers=workers, shard_size=SHARD_SIZE)
@@ -202,7 +202,7 @@ def test_a_plan_mixes_formats_by_key(source, tmp_path):
         headrace.build(source, tmp_path / "b.hr", plan={"version": 1, "fields": {"depth": plan["fields"]["image"]}})
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("worker_kind")
 def test_bad_samples_stop_the_build_or_are_skipped(tmp_path):
     source = make_folder(tmp_path / "photos", 12)
     whole = (source / "bee" / "0004.png").read_bytes()
@@ -287,7 +287,7 @@ def test_wrong_options_are_refused_before_anything_is_made(source, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_is_told(source, tmp_path):
+def test_progress_is_reported(source, tmp_path):
     seen = []
     headrace.build(source, tmp_path / "a.hr", workers=1, shard_size=SHARD_SIZE, progress=seen.append)
     assert seen[-1].samples == 60

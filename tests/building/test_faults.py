@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full disks, vanished files, killed workers: a clear error, and nothing half-written is taken for whole."""
+"""Full disks, vanished files, killed workers: a clear error, and no incomplete file counts as finished."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ except headrace.errors.BuildError as error:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_limit_of_the_system_is_told_with_the_file(source, expected, tmp_path, run_python, workers):
+def test_a_limit_of_the_system_is_reported_with_the_file(source, expected, tmp_path, run_python, workers):
     """The real thing: files may not grow beyond 5000 bytes, for the workers either."""
     dest = tmp_path / "a.hr"
     said = run_python("-c", LIMITED, source, dest, workers).stdout
@@ -120,14 +120,14 @@ def test_a_folder_that_may_not_be_written_to_is_named(source, tmp_path):
         headrace.build(source, tmp_path / "closed" / "a.hr")
 
 
-def test_permission_denied_is_told(source, tmp_path, monkeypatch):
+def test_permission_denied_is_reported(source, tmp_path, monkeypatch):
     fail_later(monkeypatch, Path, "mkdir", errno.EACCES, 0)
     with pytest.raises(BuildError, match=r"a\.hr.*Permission denied"):
         headrace.build(source, tmp_path / "a.hr", workers=1)
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_killed_worker_is_told(tmp_path, expected, source):
+def test_a_killed_worker_is_reported(tmp_path, expected, source):
     """As the system does when memory runs out."""
     dest = tmp_path / "a.hr"
     real = _workers.ProcessWorkers._start

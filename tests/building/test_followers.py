@@ -17,7 +17,7 @@ COUNT = 12
 
 
 def objects(image):
-    """A grid of small boxes, of which a crop keeps some; everything about a box tells its number."""
+    """A grid of small boxes, of which a crop keeps some; every value of a box is its number."""
     return [
         {
             "id": 1000 * image + k,

@@ -172,7 +172,7 @@ def jpeg(image):
     return stream.getvalue()
 
 
-def test_growth_is_told(tmp_path):
+def test_growth_is_reported(tmp_path):
     write(tmp_path / "root", {f"{n}.jpg": jpeg(make_image(n, 200)) for n in range(5)})
     report = headrace.build(tmp_path / "root", tmp_path / "a.hr", workers=1)
     (warning,) = report.warnings

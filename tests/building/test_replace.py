@@ -196,7 +196,7 @@ def test_readers_of_the_old_dataset_keep_it(source, tmp_path):
     assert (ds[3]["image"] == before).all()
 
 
-def test_a_name_that_cannot_be_changed_is_told(source, tmp_path, old, monkeypatch):
+def test_a_name_that_cannot_be_changed_is_reported(source, tmp_path, old, monkeypatch):
     def refuse(*_):
         raise OSError(16, "Device or resource busy")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A build that is killed at any moment goes on, keeps what was finished, and ends in the same bytes."""
+"""A build that is killed at any moment resumes, keeps finished shards, and makes the same bytes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def kill_and_resume(source, dest, expected, rng, workers):
     assert tree(dest) == expected
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("worker_kind")
 @pytest.mark.parametrize("attempt", range(5))
 def test_ten_kills_of_ten(large, large_expected, tmp_path, attempt):
     """Half of them resumed by threads, half by processes."""
@@ -132,7 +132,7 @@ def stop_after(monkeypatch, steps):
 
 
 def test_stopped_before_every_single_rename(source, expected, tmp_path, monkeypatch):
-    """Options, each shard, each part, the index, dataset.json: wherever it ends, it goes on from there."""
+    """Options, each shard, each part, the index, dataset.json: wherever it is stopped, it resumes."""
     steps = 0
     while True:
         dest = tmp_path / f"{steps}.hr"
@@ -215,7 +215,7 @@ def test_an_iterable_goes_on_too(tmp_path, monkeypatch):
     assert tree(tmp_path / "a.hr") == tree(tmp_path / "whole.hr")
 
 
-def test_a_generator_that_fails_is_told(tmp_path):
+def test_a_generator_that_fails_is_reported(tmp_path):
     def samples():
         yield {"image": make_image(0)}
         yield {"picture": make_image(1)}
@@ -314,7 +314,7 @@ def test_a_folder_of_other_things_is_never_touched(source, tmp_path):
 
 
 def test_interrupting_is_clean(large, large_expected, tmp_path):
-    """Ctrl-C: it ends at once, says how to go on, leaves no process behind, and goes on."""
+    """Ctrl-C: it stops at once, says how to resume, leaves no process behind, and resumes."""
     dest = tmp_path / "a.hr"
     process = start_build(large, dest, 2)
     deadline = time.monotonic() + 60
@@ -390,7 +390,7 @@ def test_a_finished_iterable_cannot_be_compared(tmp_path):
 
 
 def test_a_file_that_changed_without_changing_size_is_built_again(tmp_path, monkeypatch):
-    """Its modification time tells; the other shards are kept."""
+    """The modification time shows it; the other shards are kept."""
     source = make_folder(tmp_path / "photos", 60)
     half_built(source, tmp_path / "a.hr", monkeypatch)
     path = source / "ant" / "0000.png"

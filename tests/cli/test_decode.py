@@ -45,7 +45,7 @@ def test_what_png_cannot_hold_goes_to_numpy(run, folder, image):
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_metadata_returns(run, folder, dtype):
-    """ICC, EXIF and XMP come back out of the PNG, whichever library wrote its pixels."""
+    """ICC, EXIF and XMP are read back from the PNG, whichever library wrote its pixels."""
     exif = Image.Exif()
     exif[0x0112] = 6
     blocks = {"icc": b"profile", "exif": exif.tobytes().removeprefix(b"Exif\0\0"), "xmp": b"<x/>"}

@@ -45,7 +45,7 @@ def test_mode_and_output_file(run, folder):
 
 
 def test_folders_are_repeated_under_the_output(run, folder):
-    """The tree below the named folder is kept; what is no image is not looked at."""
+    """The folder structure is kept; files that are not images are ignored."""
     for name in ("in/a.png", "in/deep/b.PNG", "in/deep/c.jpg"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(RGB).save(name)
@@ -234,7 +234,7 @@ def test_verify_finds_what_does_not_come_back(run, folder, monkeypatch):
 
 
 def test_a_failed_write_leaves_nothing(run, folder, monkeypatch):
-    """When the disk is full there is no half of a file."""
+    """If the disk is full, no incomplete file is left."""
     Image.fromarray(RGB).save("a.png")
 
     class Full(io.BytesIO):

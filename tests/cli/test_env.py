@@ -13,7 +13,7 @@ from headrace import storage
 from headrace.loader import cores
 
 
-def test_it_tells_versions_targets_and_decoders(run):
+def test_it_shows_versions_targets_and_decoders(run):
     ran = run("env")
 
     assert ran.code == 0
@@ -35,7 +35,7 @@ def test_json_is_for_programs(run):
     assert found["packages"]["pyarrow"]
 
 
-def test_it_tells_where_images_are_decoded_and_how_bytes_get_there(run):
+def test_it_shows_where_images_are_decoded_and_how_bytes_get_there(run):
     pytest.importorskip("torch")
     found = json.loads(run("env", "--json").out)
 

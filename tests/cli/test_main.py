@@ -49,7 +49,7 @@ def test_python_dash_m_is_the_same_command(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_ctrl_c_leaves_nothing_half_written(tmp_path):
-    """What was finished is whole, what was not is not there, and the exit code is 130."""
+    """Finished files are complete, unfinished ones do not exist, and the exit code is 130."""
     (tmp_path / "in").mkdir()
     noise = np.random.default_rng(1).integers(0, 256, (400, 400, 3), np.uint8)
     first = tmp_path / "in/000.png"

@@ -22,7 +22,7 @@ def rendition_formats(dataset):
     return {dataset.read(at, "image")[1].format for at in range(len(dataset))}
 
 
-def test_samples_are_stored_anew(tmp_path):
+def test_samples_are_stored_again(tmp_path):
     """By the very plan that their source would have been stored by: a sample's format follows from its key."""
     write(tmp_path / "photos", {f"{kind}/{at}.png": png(at) for kind in ("cat", "dog") for at in range(20)})
     headrace.build(tmp_path / "photos", tmp_path / "old.hr", format="png")
@@ -78,7 +78,7 @@ def test_one_with_transforms_gives_what_they_make(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["jpeg:90", "raw"])
-def test_damage_is_not_stored_anew(tmp_path, name):
+def test_damage_is_not_stored_again(tmp_path, name):
     """Also not where the format itself would decode it into wrong pixels."""
     headrace.build([{"image": pixels(0, 40, 40)}], tmp_path / "old.hr", format=name)
     where = headrace.open(tmp_path / "old.hr").read(0, "image")[1]

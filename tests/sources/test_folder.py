@@ -59,7 +59,7 @@ def test_a_class_without_images_is_an_error(tmp_path):
 
 
 def test_a_folder_without_images_is_an_error(tmp_path):
-    """And so is one that is not there."""
+    """And so is one that does not exist."""
     with pytest.raises(BadSource, match="no images"):
         keys(FolderSource(tmp_path))
     with pytest.raises(BadSource, match="cannot be listed"):

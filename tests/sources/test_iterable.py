@@ -14,7 +14,7 @@ from headrace.errors import BadSource
 from headrace.sources import IterableSource
 
 
-def test_fields_are_told_from_the_first_sample():
+def test_fields_are_inferred_from_the_first_sample():
     """Every type, as it comes in Python and NumPy."""
     sample = {
         "image": pixels(0),
@@ -58,7 +58,7 @@ def test_fields_are_told_from_the_first_sample():
     assert (found["label"], found["flag"], found["words"]) == (3, 1, ["a", "b"])
 
 
-def test_a_generator_is_walked_once_and_lazily():
+def test_a_generator_is_iterated_once_and_lazily():
     """One sample is held at a time."""
     taken = []
 
@@ -77,8 +77,8 @@ def test_a_generator_is_walked_once_and_lazily():
         keys(source)
 
 
-def test_a_list_is_walked_again():
-    """A resumed build lists anew."""
+def test_a_list_is_iterated_again():
+    """A resumed build lists it again."""
     source = IterableSource([{"image": pixels(0), "__key__": "first"}, {"image": pixels(1), "__key__": "second"}])
 
     assert keys(source) == keys(source) == ["first", "second"]

@@ -64,7 +64,7 @@ def test_a_kind_can_be_asked_for(tmp_path):
     assert open_source(tmp_path).kind == "classes"
 
 
-def test_an_unknown_folder_is_told_what_was_looked_for(tmp_path):
+def test_an_unknown_folder_is_reported_with_what_was_looked_for(tmp_path):
     """All of it, in order."""
     write(tmp_path, {"notes.txt": b"", "sub/more.txt": b""})
     with pytest.raises(BadSource, match=r"leftImg8bit.*instances_.*\.tar.*\.parquet.*images"):

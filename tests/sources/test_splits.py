@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train, val and test are told apart, or a message says how to choose."""
+"""Train, val and test are separated, or a message says how to choose."""
 
 from __future__ import annotations
 

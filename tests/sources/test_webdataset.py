@@ -58,7 +58,7 @@ def test_items_load_in_any_order_and_in_copies(tmp_path, mode):
 
 
 def test_long_names_and_folders(tmp_path):
-    """Extended headers of both kinds, and folder members, which are no samples."""
+    """Extended headers of both kinds, and folder members, which are not samples."""
     for number, kind in enumerate((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)):
         path = tmp_path / f"{number}.tar"
         with tarfile.open(path, "w", format=kind) as archive:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.building._parts import Part, file_checksum, join_rows, read_part, write_part
+from headrace.building._parts import Part, file_checksum, read_part, write_part
 from headrace.building._swap import keep_hidden_files, path_of_new, recover, swap
 from headrace.errors import BuildError
 from headrace.records.checksum import to_hex
@@ -109,20 +109,20 @@ class Destination:
 
     def begin(self, number: int) -> Path:
         """Create the temporary file of a shard."""
-        path = self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY}"
+        path = self._temporary_shard(number)
         with _as_build_error(path):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         return path
 
     def finish(self, number: int, part: Part, n_bytes: int, rows: Iterable[bytes]) -> Part:
         """Compute the checksum of a shard, sync and rename it, then write its part, which gets the shard's facts."""
-        temporary = self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY}"
-        path = self.folder / shard_name(number)
+        temporary, path = self._temporary_shard(number), self.folder / shard_name(number)
         with _as_build_error(path):
             os.truncate(temporary, n_bytes)  # the padding after the last rendition
             checksum = file_checksum(temporary)
             put(temporary, path)
-        table = join_rows(rows, self._schema)
+        batches = [batch for stream in rows for batch in pa.ipc.open_stream(stream)]
+        table = pa.Table.from_batches(batches, schema=self._schema)
         done = replace(part, shard=Shard(n_bytes, to_hex(checksum), table.num_rows))
         named = self._part_path(number)
         with _as_build_error(named), whole_file(named, self._token) as unnamed:
@@ -159,6 +159,9 @@ class Destination:
         """Return a context manager with a temporary path, which is renamed to `name` at the end."""
         return whole_file(self.folder / name, self._token)
 
+    def _temporary_shard(self, number: int) -> Path:
+        return self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY}"
+
     def _part_path(self, number: int) -> Path:
         return self._building / f"{number:06d}.part"
 
@@ -191,10 +194,9 @@ def refuse_finished(folder: Path, because: str = "") -> None:
 
 def refuse_foreign_files(folder: Path) -> None:
     """Raise if a folder contains files that are not part of a dataset, so that a build never removes a user's files."""
-    with _as_build_error(folder):
-        recover(folder)
     ours = {MANIFEST, INDEX, SHARDS, BUILDING}
     with _as_build_error(folder):
+        recover(folder)
         if folder.exists() and not folder.is_dir():
             raise BuildError(f"the destination must be a folder; {folder} is a file")
         names = [path.name for path in folder.iterdir()] if folder.exists() else []

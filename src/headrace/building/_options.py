@@ -84,7 +84,7 @@ def _planned(
     """Return the mixes of the fields in the plan."""
     if plan is None:
         if renditions is not None:
-            raise ValueError("renditions needs a plan, whose formats it counts; give plan too")
+            raise ValueError("renditions counts the formats of a plan: give a plan too")
         return {}
     loaded = load_plan(plan if isinstance(plan, Mapping) else Path(plan))
     mixes = parse_mixes(loaded if renditions is None else with_renditions(loaded, renditions))

@@ -7,8 +7,7 @@ A part is an Arrow file with the rows of its shard, followed by the CRC-32C of t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,23 +71,10 @@ def file_checksum(path: Path) -> int:
     return checksum
 
 
-def join_rows(streams: Iterable[bytes], schema: pa.Schema) -> pa.Table:
-    """Join the rows of a shard's chunks into one table."""
-    return pa.Table.from_batches([batch for stream in streams for batch in pa.ipc.open_stream(stream)], schema=schema)
-
-
 def _to_json(part: Part) -> dict[str, Any]:
-    return {
-        "bytes": part.shard.n_bytes,
-        "checksum": part.shard.checksum,
-        "samples": part.shard.samples,
-        "digest": part.digest,
-        "stamps": part.stamps,
-        "items": part.items,
-        "source_bytes": part.source_bytes,
-        "skipped": part.skipped,
-        "lossy": part.lossy,
-    }
+    tree = asdict(part)
+    shard = tree.pop("shard")
+    return {"bytes": shard["n_bytes"], "checksum": shard["checksum"], "samples": shard["samples"], **tree}
 
 
 def _from_json(text: bytes) -> Part:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headrace.building._chunk import ChunkEncoded, ChunkFailed, ChunkWritten, EncodeChunk, Worker, WriteChunk
 from headrace.building._options import Conversion
@@ -34,24 +34,8 @@ work(connection)
 """
 
 
-class Workers(Protocol):
-    """Workers, numbered from 0; each replies to its messages in order."""
-
-    size: int
-
-    def send(self, worker: int, message: EncodeChunk | WriteChunk) -> None: ...
-
-    def receive(self) -> tuple[int, Reply]:
-        """Wait for the next reply of any worker; raise BuildError if a worker has died."""
-        ...
-
-    def close(self) -> None:
-        """Stop all workers and wait for them; unwritten chunks are lost."""
-        ...
-
-
 class ThreadWorkers:
-    """Workers as threads of this process."""
+    """Workers as threads of this process, numbered from 0; each replies to its messages in order."""
 
     def __init__(self, size: int, conversion: Conversion, source: Source | None) -> None:
         self.size = size
@@ -74,9 +58,11 @@ class ThreadWorkers:
         self._inboxes[worker].put(message)
 
     def receive(self) -> tuple[int, Reply]:
+        """Wait for the next reply of any worker."""
         return self._replies.get()
 
     def close(self) -> None:
+        """Stop all workers and wait for them; unwritten chunks are lost."""
         self._stopped.set()
         for inbox in self._inboxes:
             inbox.put(None)
@@ -85,7 +71,7 @@ class ThreadWorkers:
 
 
 class ProcessWorkers:
-    """Workers as processes.
+    """Workers as processes; like `ThreadWorkers`, and `receive` raises BuildError if a worker has died.
 
     A thread per worker sends its messages. If the coordinator itself waited for a full pipe while the worker waited for
     its own pipe to be read, both would wait forever.
@@ -148,6 +134,9 @@ class ProcessWorkers:
             outbox.put(None)
             sender.join()
             connection.close()
+
+
+Workers = ThreadWorkers | ProcessWorkers
 
 
 def _send_all(connection: Connection[Any, Any], outbox: queue.SimpleQueue[Any]) -> None:

@@ -70,7 +70,7 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES)
 
 
-def walk(root: str, below: str = "", ignored: Ignored | None = None) -> Iterator[Found]:
+def list_images(root: str, below: str = "", ignored: Ignored | None = None) -> Iterator[Found]:
     """Yield the images under `root/below`, ordered by the bytes of their paths.
 
     Names that start with a dot are skipped. Files without an image suffix are counted in `ignored`. Memory holds the
@@ -89,7 +89,7 @@ def walk(root: str, below: str = "", ignored: Ignored | None = None) -> Iterator
 
 
 def has_images(root: str, below: str = "") -> bool:
-    return next(walk(root, below), None) is not None
+    return next(list_images(root, below), None) is not None
 
 
 def folders(path: str) -> list[str]:

@@ -65,24 +65,18 @@ def members(path: str) -> Iterator[Member]:
 
 
 def _member(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
+    where = f"{path}, at byte {header.offset},"
     try:
-        return _checked(path, file, header)
-    except _Truncated:
-        raise
+        name = checked_relative(header.name, where)
     except BadSource as error:
         shown = header.name.encode(errors="surrogatepass").decode(errors="backslashreplace")
         return Member(shown, 0, 0, str(error))
-
-
-def _checked(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
-    where = f"{path}, at byte {header.offset},"
-    name = checked_relative(header.name, where)
     if not header.isreg() or header.issparse():
-        raise BadSource(
-            f"{where} has the member {name!r}, which must be a plain file; it is a link, device, pipe or sparse file"
-        )
+        problem = "must be a plain file; it is a link, device, pipe or sparse file"
+        return Member(header.name, 0, 0, f"{where} has the member {name!r}, which {problem}")
     if not 0 <= header.size <= MAX_FILE_BYTES:
-        raise BadSource(f"{where} has the member {name!r} of {header.size} bytes; at most {MAX_FILE_BYTES} are allowed")
+        problem = f"must have at most {MAX_FILE_BYTES} bytes; it has {header.size}"
+        return Member(header.name, 0, 0, f"{where} has the member {name!r}, which {problem}")
     file.check_extent(header.offset_data + header.size, name)
     return Member(name, header.offset_data, header.size)
 
@@ -91,10 +85,6 @@ def _check_end(path: str, file: _Archive, end: int) -> None:
     file.seek(end)
     if any(file.read(_BLOCK)):
         raise BadSource(f"{path} has a damaged header at byte {end}; the archive cannot be read beyond it")
-
-
-class _Truncated(BadSource):
-    """The archive cannot be read beyond this member."""
 
 
 class _Archive:
@@ -136,7 +126,7 @@ class _Archive:
         """Refuse a member that ends beyond the archive, or beyond the limit for decompressed archives."""
         if end > self._limit:
             kind = "unpacks to more than" if is_compressed(self.path) else "has only"
-            raise _Truncated(
+            raise BadSource(
                 f"{self.path} {kind} {self._limit} bytes, but {name!r} ends at {end}: truncated or a decompression bomb"
             )
 

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import Found, find, folders, join, read_image, walk
+from headrace.sources._paths import Found, find, folders, join, list_images, read_image
 from headrace.sources._types import Item
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class CityscapesSource:
     def items(self) -> Iterator[Item]:
         empty = True
         for split in self._splits:
-            for found in walk(self._root, f"{IMAGES}/{split}"):
+            for found in list_images(self._root, f"{IMAGES}/{split}"):
                 empty = False
                 yield self._pair(split, found)
             yield from self._masks_alone(split)
@@ -64,7 +64,7 @@ class CityscapesSource:
         return found.with_mask(other).item(split, city, found.n_bytes, mask, other.n_bytes, other.stamp)
 
     def _masks_alone(self, split: str) -> Iterator[Item]:
-        for found in walk(self._root, f"{MASKS}/{split}"):
+        for found in list_images(self._root, f"{MASKS}/{split}"):
             if found.path.endswith(_MASK_END):
                 image = f"{IMAGES}{found.path.removeprefix(MASKS).removesuffix(_MASK_END)}{_IMAGE_END}"
                 if not os.path.lexists(join(self._root, image)):

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import folders, join, read_image, walk
+from headrace.sources._paths import folders, join, list_images, read_image
 from headrace.sources._types import Ignored, Item
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class FolderSource:
     def items(self) -> Iterator[Item]:
         self.ignored = Ignored()
         empty = True
-        for found in walk(self._root, ignored=self.ignored):
+        for found in list_images(self._root, ignored=self.ignored):
             empty = False
             yield found.item()
         if empty:
@@ -77,7 +77,7 @@ class ClassFolderSource:
         labels = {name: label for label, name in enumerate(self._classes)}
         for name in self._found:
             empty = True
-            for found in walk(self._root, name, self.ignored):
+            for found in list_images(self._root, name, self.ignored):
                 empty = False
                 yield found.item(labels[name])
             if empty:

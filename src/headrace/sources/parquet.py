@@ -73,7 +73,7 @@ class ParquetSource:
 
     def _row_groups(self, path: str) -> list[tuple[int, int]]:
         """Return the rows and bytes of each row group; raise BadSource if the columns differ from the first file's."""
-        with _explained(path):
+        with _as_bad_source(path):
             file = _open(path)
             found = _columns(path, file.schema_arrow, _features(file.schema_arrow))
             if found != self._columns:
@@ -113,33 +113,27 @@ class _Cursor:
 
     def find(self, place: int) -> tuple[pa.RecordBatch, int]:
         """Return the batch with a row of the row group, and the row's index in it."""
-        import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
-
         if place < self._start:
             self._restart()
-        try:
-            while self._batch is None or place >= self._start + self._batch.num_rows:
-                # Changed together after the read: a batch that cannot be read must not shift the others.
-                following = next(self._batches)
-                self._start += self._batch.num_rows if self._batch is not None else 0
-                self._batch = following
-        except (pa.ArrowException, OSError) as error:
-            raise BadSource(f"{self._path}, row group {self._group}, cannot be read: {error}") from error
-        except StopIteration:
-            raise BadSource(f"{self._path}, row group {self._group}, ends before row {place}") from None
+        where = f"{self._path}, row group {self._group},"
+        while self._batch is None or place >= self._start + self._batch.num_rows:
+            with _as_bad_source(where):
+                following = next(self._batches, None)
+            if following is None:
+                raise BadSource(f"{where} ends before row {place}")
+            # Changed together after the read: a batch that cannot be read must not shift the others.
+            self._start += self._batch.num_rows if self._batch is not None else 0
+            self._batch = following
         return self._batch, place - self._start
 
 
 def _open(path: str) -> pq.ParquetFile:
-    import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
     require_file(path)
-    try:
+    with _as_bad_source(path):
         # Buffered: otherwise all images of a row group are read at once.
         return pq.ParquetFile(path, buffer_size=_READ_AHEAD)
-    except (pa.ArrowException, OSError) as error:
-        raise BadSource(f"{path} cannot be read as Parquet: {error}") from error
 
 
 def _first_schema(paths: Sequence[str]) -> tuple[str, pa.Schema]:
@@ -147,7 +141,7 @@ def _first_schema(paths: Sequence[str]) -> tuple[str, pa.Schema]:
     problem: BadSource | None = None
     for path in paths:
         try:
-            with _explained(path):
+            with _as_bad_source(path):
                 return path, _open(path).schema_arrow
         except BadSource as error:
             problem = problem or error
@@ -155,7 +149,7 @@ def _first_schema(paths: Sequence[str]) -> tuple[str, pa.Schema]:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _as_bad_source(path: str) -> Iterator[None]:
     """Turn any exception that pyarrow raises on damaged metadata into BadSource."""
     try:
         yield

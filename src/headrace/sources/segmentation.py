@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import Found, folders, has_images, join, read_image, walk
+from headrace.sources._paths import Found, folders, has_images, join, list_images, read_image
 from headrace.sources._types import Ignored, Item
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SegmentationSource:
         if self._pair is None:
             return None
         images = self._sides()[0]
-        if any("/" not in found.path.removeprefix(f"{images}/") for found in walk(self._root, images)):
+        if any("/" not in found.path.removeprefix(f"{images}/") for found in list_images(self._root, images)):
             return None
         names = [name for name in folders(join(self._root, images)) if has_images(self._root, _join(images, name))]
         return tuple(names) if len(names) > 1 else None
@@ -79,9 +79,9 @@ class SegmentationSource:
     def items(self) -> Iterator[Item]:
         self.ignored = Ignored()
         images, masks = self._sides()
-        partners = {_stem(found.path, masks): found for found in walk(self._root, masks, self.ignored)}
+        partners = {_stem(found.path, masks): found for found in list_images(self._root, masks, self.ignored)}
         empty = True
-        for found in walk(self._root, images, self.ignored if images != masks else None):
+        for found in list_images(self._root, images, self.ignored if images != masks else None):
             stem = _stem(found.path, images)
             if images == masks and stem.endswith(self._suffix):
                 continue
@@ -128,12 +128,12 @@ def pair_of_folders(root: str) -> tuple[str, str] | None:
 
 def _guess_suffix(root: str, images: str, masks: str) -> str:
     """Return what the mask of the first image has after its image's stem: nothing, or text after a separator."""
-    first = next(walk(root, images), None)
+    first = next(list_images(root, images), None)
     if first is None:
         return ""
     stem = _stem(first.path, images)
     longer = []
-    for found in walk(root, masks):
+    for found in list_images(root, masks):
         rest = _stem(found.path, masks)
         if rest == stem:
             return ""

@@ -133,30 +133,25 @@ def _groups(path: str, ignored: Ignored) -> Iterator[_Group]:
     parts: list[Part] = []
     problem: str | None = None
     damage: BadSource | None = None
-    members = _tar.members(path)
-    while True:
-        try:
-            member = next(members)
-        except StopIteration:
-            break
-        except BadSource as error:
-            damage = error
-            break
-        folder, _, file_name = member.name.rpartition("/")
-        stem, dot, end = file_name.partition(".")
-        if member.problem is None and (not dot or not stem or _is_metadata(member.name)):
-            ignored.add(member.name)
-            continue
-        name = f"{folder}/{stem}" if folder else stem
-        if name != base:
-            if base is not None:
-                yield _Group(base, tuple(parts), problem)
-            base, parts, problem = name, [], None
-        if len(parts) == _MAX_MEMBERS:
-            problem = problem or f"{path}: sample {base!r} has more than {_MAX_MEMBERS} files"
-            continue
-        problem = problem or member.problem
-        parts.append((end.lower(), member.offset, member.n_bytes))
+    try:
+        for member in _tar.members(path):
+            folder, _, file_name = member.name.rpartition("/")
+            stem, dot, end = file_name.partition(".")
+            if member.problem is None and (not dot or not stem or _is_metadata(member.name)):
+                ignored.add(member.name)
+                continue
+            name = f"{folder}/{stem}" if folder else stem
+            if name != base:
+                if base is not None:
+                    yield _Group(base, tuple(parts), problem)
+                base, parts, problem = name, [], None
+            if len(parts) == _MAX_MEMBERS:
+                problem = problem or f"{path}: sample {base!r} has more than {_MAX_MEMBERS} files"
+                continue
+            problem = problem or member.problem
+            parts.append((end.lower(), member.offset, member.n_bytes))
+    except BadSource as error:
+        damage = error
     if base is not None:
         yield _Group(base, tuple(parts), problem)
     if damage is not None:
