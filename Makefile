@@ -103,7 +103,7 @@ tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60
 locks:  ## Check with clang, if it is installed, that the core locks what it guards
 	for file in cpp/src/*.cpp cpp/src/device/*.cpp cpp/src/loading/*.cpp; do case $$file in *target_*) continue;; esac; \
 	  clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -Icpp/include -Icpp/src \
-	    -DHEADRACE_HAS_JPEG=0 $$file || exit 1; done
+	    $$file || exit 1; done
 
 demo: setup $(VENV)/.torch  ## Load PNGs with Headrace and with PyTorch's DataLoader; IMAGES=folder uses your own images
 	$(BIN)/python examples/demo.py $(IMAGES)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-_PACKAGES = ("numpy", "pyarrow", "pillow", "simplejpeg", "imagecodecs", "torch", "triton", "jax")
+_PACKAGES = ("numpy", "pyarrow", "pillow", "imagecodecs", "torch", "triton", "jax")
 
 _STORAGE = {
     "kvikio": "straight, by kvikio and GPUDirect Storage",
