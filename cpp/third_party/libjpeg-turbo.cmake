@@ -80,6 +80,10 @@ if(NOT jpeg_found AND NOT HEADRACE_JPEG STREQUAL "SYSTEM" AND EXISTS ${jpeg_sour
   add_dependencies(headrace_jpeg libjpeg_turbo)
   target_include_directories(headrace_jpeg SYSTEM INTERFACE ${jpeg_source}/src ${jpeg_build})
   target_link_libraries(headrace_jpeg INTERFACE ${jpeg_archive})
+  if(SKBUILD)
+    install(FILES ${jpeg_source}/LICENSE.md DESTINATION headrace/licenses RENAME libjpeg-turbo.md)
+    install(FILES ${jpeg_source}/README.ijg DESTINATION headrace/licenses)
+  endif()
   message(STATUS "JPEG is decoded by the bundled libjpeg-turbo")
 endif()
 
