@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers clean
+.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers wheel clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -103,7 +103,10 @@ tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60
 locks:  ## Check with clang, if it is installed, that the core locks what it guards
 	for file in cpp/src/*.cpp cpp/src/device/*.cpp cpp/src/loading/*.cpp; do case $$file in *target_*) continue;; esac; \
 	  clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -Icpp/include -Icpp/src \
-	    -DHEADRACE_HAS_JPEG=0 $$file || exit 1; done
+	    $$file || exit 1; done
+
+wheel:  ## Build a wheel and a source distribution into dist/, and test the wheel without compiler and source tree
+	PYTHON="$(PYTHON)" ARGS="$(ARGS)" .ci/wheel
 
 demo: setup $(VENV)/.torch  ## Load PNGs with Headrace and with PyTorch's DataLoader; IMAGES=folder uses your own images
 	$(BIN)/python examples/demo.py $(IMAGES)

@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 
-HEAVY = {"PIL", "imagecodecs", "pyarrow", "ray", "rich", "scipy", "simplejpeg", "torch", "triton", "typer"}
+HEAVY = {"PIL", "imagecodecs", "pyarrow", "ray", "rich", "scipy", "torch", "triton", "typer"}
 
 LIST_MODULES = """
 import sys

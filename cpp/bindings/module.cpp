@@ -8,6 +8,7 @@ namespace headrace::bindings {
 
 void register_codec(nb::module_& module);
 void register_files(nb::module_& module);
+void register_formats(nb::module_& module);
 void register_kernels(nb::module_& module);
 void register_loading(nb::module_& module);
 void register_targets(nb::module_& module);
@@ -24,5 +25,6 @@ NB_MODULE(_core, module) {
   headrace::bindings::register_transform(module);
   headrace::bindings::register_loading(module);
   headrace::bindings::register_files(module);
+  headrace::bindings::register_formats(module);
   headrace::bindings::register_kernels(module);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "buffers.h"
+#include "decoder_lease.h"
 #include "errors.h"
 #include "gil.h"
 #include "loading/image_rows.h"
@@ -148,32 +149,12 @@ nb::object allocate(const Transform& transform, const OutputShape& output, Buffe
   return array;
 }
 
-struct Thread {
-  Workspace workspace;
-  Decoder decoder{workspace};
-};
-
-// A thread's own, kept for its next call. Taken out while in use: an allocation may run a finalizer that comes here
-// too.
-class Lease {
- public:
-  Lease() : thread_(kept_ ? std::move(kept_) : std::make_unique<Thread>()) {}
-  ~Lease() { kept_ = std::move(thread_); }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  Thread* operator->() const noexcept { return thread_.get(); }
-
- private:
-  static inline thread_local std::unique_ptr<Thread> kept_;
-  std::unique_ptr<Thread> thread_;
-};
-
 nb::object run(const Transform& transform, nb::handle data, std::uint8_t format, std::uint64_t seed,
                std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, bool has_color) {
   const Buffer file = borrow_bytes(data);
   MemoryBytes bytes(file.bytes());
   const DrawKey key{seed, epoch, sample, view};
-  const Lease thread;
+  const DecoderLease thread;
   ImageShape shape;
   OutputShape output;
   Status status;
@@ -206,7 +187,7 @@ nb::object apply(const Transform& transform, nb::handle image, std::uint64_t see
   Buffer target;
   nb::object array = allocate(transform, output, target);
   auto* out = static_cast<std::uint8_t*>(target.view().buf);
-  const Lease thread;
+  const DecoderLease thread;
   Status status;
   {
     const WithoutGil released;
@@ -271,7 +252,6 @@ void register_transform(nb::module_& module) {
       .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
            arg("view") = 0, arg("has_color") = false);
   module.def("core_formats", &core_formats, nb::sig("def core_formats() -> frozenset[int]"));
-  module.def("jpeg_library", [] { return has_jpeg() ? jpeg_library() : ""; });
 }
 
 }  // namespace headrace::bindings

@@ -71,8 +71,8 @@ std::uint32_t carry(std::uint32_t c) noexcept {
   return kCarry[0][c & 0xFF] ^ kCarry[1][(c >> 8) & 0xFF] ^ kCarry[2][(c >> 16) & 0xFF] ^ kCarry[3][c >> 24];
 }
 
-__attribute__((target("sse4.2"))) std::uint32_t update_sse42(std::uint32_t crc, const std::uint8_t* p,
-                                                             std::size_t n) noexcept {
+__attribute__((target("sse4.2,crc32"))) std::uint32_t update_sse42(std::uint32_t crc, const std::uint8_t* p,
+                                                                   std::size_t n) noexcept {
   while (n >= 3 * kStretch) {
     std::uint64_t a = crc, b = 0, c = 0;
     // The sum is the first to touch a file's bytes: ask for the ones after these.
@@ -111,9 +111,8 @@ __attribute__((target("avx512f,vpclmulqdq"))) inline __m512i fold(__m512i a, __m
 }
 
 // Folds 256 bytes a turn by carry-less products; what is left of them is a short message with the same sum.
-__attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2"))) std::uint32_t update_vpclmul(std::uint32_t crc,
-                                                                                           const std::uint8_t* p,
-                                                                                           std::size_t n) noexcept {
+__attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2,crc32"))) std::uint32_t update_vpclmul(
+    std::uint32_t crc, const std::uint8_t* p, std::size_t n) noexcept {
   if (n < 512) return update_sse42(crc, p, n);
   __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(crc))));
   __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);

@@ -7,9 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#if HEADRACE_HAS_JPEG
 #include <jpeglib.h>
-#endif
 
 #include "loading/byte_source.h"
 #include "loading/raw_rows.h"
@@ -80,7 +78,6 @@ File make_raw(const Image& image) {
 }
 
 File make_jpeg(const Image& image) {
-#if HEADRACE_HAS_JPEG
   jpeg_compress_struct info;
   jpeg_error_mgr errors;
   unsigned char* written = nullptr;
@@ -103,10 +100,6 @@ File make_jpeg(const Image& image) {
   File file(written, written + size);
   std::free(written);
   return file;
-#else
-  static_cast<void>(image);
-  return {};
-#endif
 }
 
 Stored store(Format format, const Image& image) {

@@ -100,7 +100,7 @@ def test_a_million_scans_are_refused():
     """Each would cost a pass over all pixels."""
     data = saved(smooth(3), "JPEG", progressive=True)
     start = data.rindex(b"\xff\xda")
-    with pytest.raises(CorruptImage, match="scans"):
+    with pytest.raises(CorruptImage):
         JPEG.decode(data[:start] + data[start:-2] * 600 + b"\xff\xd9")
 
 

@@ -114,8 +114,8 @@ def test_orientation_of_an_image_is_upright_unless_it_says_so(tmp_path):
 
 
 def test_importing_sources_imports_no_library():
-    """Pillow, pyarrow and simplejpeg come when they are needed."""
-    code = "import sys, headrace.sources; print({'PIL', 'pyarrow', 'simplejpeg', 'imagecodecs'} & set(sys.modules))"
+    """Pillow and pyarrow come when they are needed."""
+    code = "import sys, headrace.sources; print({'PIL', 'pyarrow', 'imagecodecs'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "set()"

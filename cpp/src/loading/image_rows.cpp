@@ -35,9 +35,8 @@ bool core_decodes(Format format) noexcept {
     case Format::hri_fast:
     case Format::hri_dense:
     case Format::raw:
-      return true;
     case Format::jpeg:
-      return has_jpeg();
+      return true;
     default:
       return false;
   }

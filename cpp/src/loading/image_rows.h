@@ -7,7 +7,7 @@
 #include "headrace/codec.h"
 #include "loading/byte_source.h"
 #include "loading/hri_rows.h"
-#include "loading/jpeg.h"
+#include "jpeg/rows.h"
 #include "loading/raw_rows.h"
 #include "transform/color.h"
 #include "transform/rows.h"

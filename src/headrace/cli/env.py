@@ -12,7 +12,7 @@ import typer
 
 from headrace.cli.shared.options import Json
 
-_PACKAGES = ("numpy", "pyarrow", "pillow", "simplejpeg", "imagecodecs", "torch", "triton", "jax")
+_PACKAGES = ("numpy", "pyarrow", "pillow", "imagecodecs", "torch", "triton", "jax")
 
 _DEVICE_READS = {
     "kvikio": "directly, with kvikio and GPUDirect Storage",

@@ -5,7 +5,7 @@
     image = formats.get("png").decode(data, color="RGB", region=(0, 0, 224, 224))
     data = formats.get("hri").encode(image, mode="fast")
 
-A format's module, and with it Pillow or simplejpeg, is imported when the format is first asked for.
+A format's module, and with it Pillow, is imported when the format is first asked for.
 """
 
 from __future__ import annotations

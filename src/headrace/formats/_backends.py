@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which library decodes which format.
 
-JPEG has one decoder, simplejpeg, the fastest of those measured that do not take half a file for a whole one. WebP and
-most of PNG are decoded by imagecodecs where it is installed and by Pillow where it is not: the pixels are the same, the
-speed is not. Encoding never depends on the choice, so that a dataset's bytes do not.
+JPEG is decoded by libjpeg-turbo in the core. imagecodecs decodes WebP and most of PNG if it is installed, otherwise
+Pillow does: the pixels are the same, the speed is not. Encoding never depends on the choice, so the bytes of a dataset
+do not either.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import importlib
 from typing import Any
 
+from headrace import _core
 from headrace.errors import MissingExtra
 
 _CHOICES = ("auto", "imagecodecs", "pillow")
@@ -21,7 +22,7 @@ _choice = "auto"
 def backends() -> dict[str, str]:
     """The library that decodes each format in this process."""
     fast = "imagecodecs" if imagecodecs() is not None else "pillow"
-    return {"hri": "headrace", "jpeg": "simplejpeg", "png": fast, "raw": "numpy", "webp": fast}
+    return {"hri": "headrace", "jpeg": _core.jpeg_library(), "png": fast, "raw": "numpy", "webp": fast}
 
 
 def use_backend(name: str) -> None:

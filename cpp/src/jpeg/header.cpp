@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "loading/jpeg.h"
+#include "jpeg/rows.h"
 
 namespace headrace {
 namespace {

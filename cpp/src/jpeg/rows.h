@@ -12,8 +12,7 @@
 
 namespace headrace {
 
-// Whether libjpeg-turbo was there when this was built, and which, as in "libjpeg-turbo 2.1.5"; "" if it was not.
-bool has_jpeg() noexcept;
+// Which library decodes, as in "libjpeg-turbo 2.1.5".
 const char* jpeg_library() noexcept;
 
 struct JpegHeader {

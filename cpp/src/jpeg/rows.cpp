@@ -8,9 +8,7 @@
 // Each image has a decompressor of its own. One that is used again keeps the tables of the last image, so that a file
 // without tables would decode to what came before it; making one takes 0.3 us, of the 700 that a photo of 400 pixels
 // takes.
-#include "loading/jpeg.h"
-
-#if HEADRACE_HAS_JPEG
+#include "jpeg/rows.h"
 
 #include <algorithm>
 #include <csetjmp>
@@ -308,34 +306,8 @@ void JpegRows::close() noexcept {
   if (state_) state_->close();
 }
 
-bool has_jpeg() noexcept { return true; }
-
 #define HEADRACE_QUOTE(x) #x
 #define HEADRACE_VERSION(x) HEADRACE_QUOTE(x)
 const char* jpeg_library() noexcept { return "libjpeg-turbo " HEADRACE_VERSION(LIBJPEG_TURBO_VERSION); }
 
 }  // namespace headrace
-
-#else
-
-namespace headrace {
-namespace {
-
-constexpr Status kAbsent = {Code::unsupported, "this build has no libjpeg-turbo"};
-
-}  // namespace
-
-struct JpegRows::State {};
-
-JpegRows::JpegRows() noexcept = default;
-JpegRows::~JpegRows() = default;
-Status JpegRows::open(Bytes, const JpegHeader&, const JpegRequest&) noexcept { return kAbsent; }
-Status JpegRows::next(std::uint32_t, Rows&) noexcept { return kAbsent; }
-void JpegRows::close() noexcept {}
-
-bool has_jpeg() noexcept { return false; }
-const char* jpeg_library() noexcept { return ""; }
-
-}  // namespace headrace
-
-#endif
