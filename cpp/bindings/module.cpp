@@ -8,9 +8,10 @@ namespace headrace::bindings {
 
 void register_codec(nb::module_& module);
 void register_files(nb::module_& module);
-void register_formats(nb::module_& module);
+void register_jpeg(nb::module_& module);
 void register_kernels(nb::module_& module);
 void register_loading(nb::module_& module);
+void register_png(nb::module_& module);
 void register_targets(nb::module_& module);
 void register_transform(nb::module_& module);
 
@@ -25,6 +26,7 @@ NB_MODULE(_core, module) {
   headrace::bindings::register_transform(module);
   headrace::bindings::register_loading(module);
   headrace::bindings::register_files(module);
-  headrace::bindings::register_formats(module);
+  headrace::bindings::register_jpeg(module);
   headrace::bindings::register_kernels(module);
+  headrace::bindings::register_png(module);
 }

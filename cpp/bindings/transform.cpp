@@ -160,7 +160,8 @@ nb::object run(const Transform& transform, nb::handle data, std::uint8_t format,
   Status status;
   {
     const WithoutGil released;
-    const DecodeOptions options{transform.color, has_color, transform.max_pixels, transform.approximate_jpeg};
+    const DecodeOptions options{transform.color, has_color,     transform.max_pixels, transform.approximate_jpeg,
+                                nullptr,         transform.mask};
     status = thread->decoder.open(static_cast<Format>(format), bytes, options, shape);
     if (status) status = output_shape(transform, shape, key, output);
   }

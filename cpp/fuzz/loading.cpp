@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "../tests/png_file.h"
 #include "../tests/stored.h"
 #include "canvas.h"
 #include "forgery.h"
@@ -61,8 +62,7 @@ void serve(Engine& engine) {
     const std::unique_ptr<ExternalImage> image = engine.next_external(0.05);
     if (!image || image->ended()) continue;
     const Format format = image->rendition().format;
-    require(format == Format::png || format == Format::webp || format == Format::jpeg,
-            "only known formats reach a decoder");
+    require(format == Format::webp || format == Format::jpeg, "only known formats reach a decoder");
     Decoded decoded;
     if (decode_external(image->data(), tests::options_of(image->transform(), image->rendition()), decoded))
       image->finish(decoded.picture());
@@ -107,6 +107,8 @@ class Dataset {
     if (reader.byte() % 4 == 0) file.resize(1 + reader.pair() % file.size());
     if (row.format == Format::hri_fast || row.format == Format::hri_dense)
       seal(file, true);
+    else if (row.format == Format::png)
+      tests::seal_png(file);
     else if (row.format != Format::jpeg)
       tests::seal_raw(file);
     if (used_ + file.size() > kScratchBytes) return row;

@@ -9,6 +9,7 @@ Findings that were fixed are kept beside these, under names that begin with `fin
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ import numpy as np
 import headrace
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+from tests.formats import png_files  # noqa: E402
+
 VECTORS = HERE.parents[1] / "spec" / "vectors"
 
 AS_IS, SEAL, REPAIR = range(3)
@@ -87,9 +91,27 @@ def streams() -> Iterator[tuple[str, bytes]]:
         yield f"stream-{n:02}", rng.bytes(int(rng.integers(1, 160)))
 
 
+def pngs() -> Iterator[tuple[str, bytes]]:
+    """Files of every color type and depth. With REPAIR the harness takes the data for filtered rows."""
+    rng = np.random.default_rng(3)
+    for (kind, depth), interlaced in itertools.product(png_files.KINDS, (False, True)):
+        samples = rng.integers(0, 2**depth, (9, 13, png_files.CHANNELS[kind]))
+        file = png_files.write(samples, kind, depth, interlaced=interlaced, number=png_files.MIXED, rng=rng)
+        yield f"file-{kind}-{depth}-{interlaced:d}", with_trailer(file, SEAL)
+        rows = bytes(rng.integers(0, 5, 600, dtype=np.uint8))
+        bare = png_files.wrap(13, 9, kind, depth, [rows], interlaced=interlaced)
+        yield f"rows-{kind}-{depth}-{interlaced:d}", with_trailer(bare, REPAIR)
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "corpus"
-    for task, sources in (("decode", (vectors(), encoded())), ("round_trip", (recipes(),)), ("loading", (streams(),))):
+    tasks = {
+        "decode": (vectors(), encoded()),
+        "round_trip": (recipes(),),
+        "loading": (streams(),),
+        "png": (pngs(),),
+    }
+    for task, sources in tasks.items():
         (folder / task).mkdir(parents=True, exist_ok=True)
         for path in (folder / task).iterdir():
             if not path.name.startswith("finding-"):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the codec, the loading engine, datasets and exchange folders under ASan and UBSan:
+# Fuzzes the codec, the PNG decoder, the loading engine, datasets and exchange folders under ASan and UBSan:
 #   cpp/fuzz/run.sh [seconds [runs]]
 # `seconds` are shared among the tasks. `runs` is how many forged datasets there are at least, whatever the time: 96 % of them as
 # index rows for the engine (loading.cpp), the others as files on disk (tests/adversarial/fuzz.py).
@@ -32,7 +32,7 @@ find_clang() {
 clang=$(find_clang)
 if [ -n "$clang" ]; then
   build=$out/libfuzzer
-  cmake -S "$here" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DHEADRACE_LIBFUZZER=ON >/dev/null
+  cmake -S "$here" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPILER="$(echo "$clang" | sed 's/clang++/clang/')" -DHEADRACE_LIBFUZZER=ON >/dev/null
 else
   build=$out/driver
   cmake -S "$here" -B "$build" -G Ninja >/dev/null
@@ -75,6 +75,7 @@ fuzz_datasets() {
   compiler=$(command -v "${CXX:-g++}")
   cmake -S "$root" -B "$out/extension" -G Ninja -DSKBUILD=ON -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
     -DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1" \
+    -DCMAKE_C_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1" \
     -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DPython_EXECUTABLE="$root/.venv/bin/python" \
     -Dnanobind_DIR="$(python -m nanobind --cmake_dir)" >/dev/null
   cmake --build "$out/extension" -j 2
@@ -92,7 +93,8 @@ fuzz_datasets() {
   )
 }
 
-fuzz decode headrace_fuzz $((seconds * 3 / 10)) 0
+fuzz decode headrace_fuzz $((seconds * 2 / 10)) 0
+fuzz png headrace_fuzz_png $((seconds * 2 / 10)) 0
 fuzz round_trip headrace_fuzz $((seconds / 10)) 0
-fuzz loading headrace_fuzz_loading $((seconds * 3 / 10)) $((runs * 96 / 100))
+fuzz loading headrace_fuzz_loading $((seconds * 2 / 10)) $((runs * 96 / 100))
 fuzz_datasets $((seconds * 3 / 10)) $((runs * 4 / 100))

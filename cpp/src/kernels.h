@@ -7,6 +7,7 @@
 
 #include "headrace/codec.h"
 #include "layout.h"
+#include "png/unfilter.h"
 #include "transform/pixel_kernels.h"
 
 namespace headrace {
@@ -58,6 +59,7 @@ struct Kernels {
   std::size_t (*encode_scratch_bytes)(std::uint32_t channels, std::uint32_t coded_bits) noexcept;
   // Returns the tile's length.
   std::size_t (*encode_tile)(const EncodeTile& job) noexcept;
+  void (*unfilter_rows)(const UnfilterRows& job) noexcept;
   PixelKernels pixels;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels.h"
 #include "tables.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels.h"
 #include "tables.h"

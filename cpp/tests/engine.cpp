@@ -83,8 +83,8 @@ struct Fixture {
   }
 };
 
-const std::vector<Format> kLossless = {Format::hri_fast, Format::raw,       Format::png, Format::hri_dense,
-                                       Format::webp,     Format::hri_dense, Format::raw, Format::hri_fast};
+const std::vector<Format> kLossless = {Format::hri_fast, Format::raw, Format::webp, Format::hri_dense,
+                                       Format::webp,     Format::png, Format::raw,  Format::hri_fast};
 
 void check_pixels(Checks& checks) {
   for (const std::uint32_t side : {33U, 0U}) {
@@ -122,7 +122,7 @@ void check_failures(Checks& checks) {
     for (std::size_t i = 0; i < rows.size(); ++i)
       if (i != at) checks.expect(fixture.holds(*batch, i), std::string(what) + ": the others are intact");
   };
-  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {  // .hri, raw, and a external one
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {  // .hri, raw, and an external one
     expect_one(at, Code::corrupt, "a shard that there is not", [](Rendition& r) { r.shard = 9; });
     expect_one(at, Code::unreadable, "a shard that is missing", [](Rendition& r) { r.shard = 1, r.offset = 0; });
     expect_one(at, Code::unreadable, "a shard that was cut short",
@@ -140,7 +140,7 @@ void check_cancelled(Checks& checks) {
   Engine engine({fixture.file.shard()}, 1, false, 0);
   // No decoder runs: a batch of external images waits for one.
   const auto waiting = submit(engine, {fixture.rows[2]});
-  checks.expect(waiting && !waiting->wait_for(0.05), "a external image waits for its decoder");
+  checks.expect(waiting && !waiting->wait_for(0.05), "an external image waits for its decoder");
   waiting->cancel();
   const auto next = submit(engine, {fixture.rows[0]});
   checks.expect(next && next->wait_for(kLong) && fixture.holds(*next, 0), "other batches go on");

@@ -134,7 +134,7 @@ void check_other_rendition(Checks& checks) {
 
 void check_external_renditions(Checks& checks) {
   for (const bool core_damaged : {true, false}) {
-    Fixture fixture({Format::png, Format::hri_fast});
+    Fixture fixture({Format::webp, Format::hri_fast});
     fixture.damage(core_damaged ? 1 : 0);
     Engine engine({fixture.file.shard()}, 2, false, 0);
     std::thread decoder([&engine] {

@@ -11,6 +11,7 @@
 
 #include "loading/byte_source.h"
 #include "loading/raw_rows.h"
+#include "png_file.h"
 
 namespace headrace::tests {
 namespace {
@@ -113,6 +114,10 @@ Stored store(Format format, const Image& image) {
       return {format, make_hri(image, Mode::dense), shape};
     case Format::jpeg:
       return {format, make_jpeg(image), shape};
+    case Format::png: {
+      Random random(image.height * 31 + image.width);
+      return {format, make_png(image, random), shape};
+    }
     default:
       return {format, make_raw(image), shape};
   }
@@ -138,7 +143,8 @@ std::vector<Stored> make_stored(std::uint64_t seed) {
 }
 
 DecodeOptions options_of(const Transform& transform, const Rendition& row) noexcept {
-  return {transform.color, row.shape.has_color, transform.max_pixels, transform.approximate_jpeg, &row.checksum};
+  return {transform.color, row.shape.has_color, transform.max_pixels, transform.approximate_jpeg,
+          &row.checksum,   transform.mask};
 }
 
 Status decode_raw(Bytes file, const DecodeOptions& options, Decoded& decoded) {

@@ -15,8 +15,8 @@ namespace headrace::tests {
 
 using File = std::vector<std::uint8_t>;
 
-// An encoded image. A file of a external format (png, webp) holds what a raw file would: `decode_raw` stands in for the
-// decoders that the core does not have.
+// An encoded image. A WebP file has the contents of a raw file: `decode_raw` replaces the decoder that the core does
+// not have.
 struct Stored {
   Format format;
   File bytes;
@@ -27,9 +27,10 @@ File make_hri(const Image& image, Mode mode);
 File make_raw(const Image& image);
 // Set the checksums of a raw file right, as far as its header can be believed.
 void seal_raw(File& file);
-// An empty file where the core was built without libjpeg-turbo.
+// An empty file if the core was built without libjpeg-turbo.
 File make_jpeg(const Image& image);
 
+// Without bytes if the format cannot hold the image.
 Stored store(Format format, const Image& image);
 
 // Images of all formats, channels and dtypes, from 1x1 to a few tiles.

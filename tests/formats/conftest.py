@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every test of PNG and WebP runs over each backend that can decode them."""
+"""Every test of WebP runs over each backend that can decode it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from headrace.errors import CorruptImage, UnsupportedImage
 PNG = formats.get("png")
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "RGB", "RGBA"])
 def test_pillow_sees_the_same_pixels(mode):
     """Files that Pillow wrote, kept and as RGB."""
@@ -26,7 +25,6 @@ def test_pillow_sees_the_same_pixels(mode):
     assert np.array_equal(PNG.decode(data, color="RGB"), np.asarray(image.convert("RGB")))
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("depth", [1, 2, 4, 8])
 @pytest.mark.parametrize("alpha", [False, True])
 def test_palettes_are_looked_up(depth, alpha):
@@ -53,7 +51,6 @@ def test_palettes_are_looked_up(depth, alpha):
         assert np.array_equal(decoded[..., 3], alphas[indices])
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_gray_of_few_bits_spans_the_whole_range(depth):
     """The largest value is 255."""
@@ -64,7 +61,6 @@ def test_gray_of_few_bits_spans_the_whole_range(depth):
     assert np.array_equal(PNG.decode(data)[0], values * (255 // (2**depth - 1)))
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize(("kind", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
 def test_interlaced_files_of_16_bit(kind, channels):
     """One pixel is its own first pass."""
@@ -74,7 +70,6 @@ def test_interlaced_files_of_16_bit(kind, channels):
     assert np.array_equal(PNG.decode(data), value)
 
 
-@pytest.mark.usefixtures("backend")
 def test_every_filter_of_16_bit_color():
     """Rows that each of the five filters suits best, in files of our own writer."""
     for channels in (2, 3, 4):
@@ -85,7 +80,6 @@ def test_every_filter_of_16_bit_color():
         assert np.array_equal(PNG.decode(PNG.encode(image, mode="9")), image)
 
 
-@pytest.mark.usefixtures("backend")
 def test_a_color_key_is_ignored():
     """As Pillow does: the channels stay as stored."""
     rows = b"".join(b"\0" + row.tobytes() for row in picture())
@@ -94,7 +88,6 @@ def test_a_color_key_is_ignored():
     assert np.array_equal(PNG.decode(data), picture())
 
 
-@pytest.mark.usefixtures("backend")
 def test_ancillary_chunks_do_not_touch_the_pixels():
     """Gamma, a huge text, a damaged profile."""
     text = png_chunk(b"tEXt", b"Comment\0" + b"a" * 2_000_000)
@@ -106,7 +99,6 @@ def test_ancillary_chunks_do_not_touch_the_pixels():
     assert PNG.metadata(data) == {}
 
 
-@pytest.mark.usefixtures("backend")
 def test_bytes_after_the_end_are_ignored():
     """As by everyone else."""
     data = saved(picture(), "PNG")
@@ -114,16 +106,14 @@ def test_bytes_after_the_end_are_ignored():
     assert np.array_equal(PNG.decode(data + b"more"), picture())
 
 
-@pytest.mark.usefixtures("backend")
 def test_an_index_beyond_the_palette_is_corrupt():
     """Decoders make different things up; we do not."""
     data = png_file(2, 1, 8, 3, b"\0\0\2", extra=png_chunk(b"PLTE", bytes(6)))
     for color in ("keep", "RGB", "index"):
-        with pytest.raises(CorruptImage, match="index 2"):
+        with pytest.raises(CorruptImage, match="index"):
             PNG.decode(data, color=color)
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize(
     "data",
     [
@@ -145,9 +135,8 @@ def test_hostile_files_with_honest_checksums_are_corrupt(data):
         PNG.decode(data)
 
 
-@pytest.mark.usefixtures("backend")
 def test_a_checksum_that_does_not_match_is_corrupt():
-    """Pillow alone would let image data pass unchecked."""
+    """Also that of image data, which Pillow does not check."""
     data = bytearray(saved(picture(), "PNG"))
     data[data.index(b"IEND") - 5] ^= 1
     with pytest.raises(CorruptImage, match="IDAT"):

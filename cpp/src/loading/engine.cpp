@@ -174,7 +174,7 @@ Status Engine::decode(Worker& worker, const Batch& batch, const Job& job, Costs&
   std::uint64_t opened = 0;
   if (status) {
     const DecodeOptions options{transform.color, r.shape.has_color, transform.max_pixels, transform.approximate_jpeg,
-                                &r.checksum};
+                                &r.checksum,     transform.mask};
     status = worker.decoder.open(r.format, bytes, options, shape);
     opened = nanoseconds_since(begin);
   }

@@ -11,6 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr std::uint32_t kNarrowRows = 32;  // converted at a time
+constexpr std::uint32_t kMaxSide = 65535;  // of an image in a dataset
 
 bool is_cmyk(const ImageHeader& header) noexcept {
   if (header.channels != 4 || header.depth != 8) return false;
@@ -34,6 +35,7 @@ bool core_decodes(Format format) noexcept {
   switch (format) {
     case Format::hri_fast:
     case Format::hri_dense:
+    case Format::png:
     case Format::raw:
     case Format::jpeg:
       return true;
@@ -42,7 +44,9 @@ bool core_decodes(Format format) noexcept {
   }
 }
 
-bool reads_entire_file(Format format) noexcept { return format == Format::jpeg || !core_decodes(format); }
+bool reads_entire_file(Format format) noexcept {
+  return format == Format::jpeg || format == Format::png || !core_decodes(format);
+}
 
 bool defines_color(Format format) noexcept {
   return format == Format::png || format == Format::jpeg || format == Format::webp;
@@ -75,16 +79,28 @@ Status Decoder::open(Format format, ByteSource& bytes, const DecodeOptions& opti
       rgb_ = becomes_rgb(options.color, raw_.type().channels, options.has_color);
       break;
     case Format::jpeg: {
-      if (Status s = bytes.read(0, bytes.size(), workspace_.file, jpeg_file_); !s) return s;
-      if (options.checksum && crc32c(jpeg_file_.bytes) != *options.checksum)
+      if (Status s = bytes.read(0, bytes.size(), workspace_.file, file_); !s) return s;
+      if (options.checksum && crc32c(file_.bytes) != *options.checksum)
         return {Code::corrupt, "the checksum of the bytes does not match the one in the index", 0, -1};
       JpegHeader& header = jpeg_header_;
-      if (Status s = parse_jpeg(jpeg_file_.bytes, header); !s) return s;
+      if (Status s = parse_jpeg(file_.bytes, header); !s) return s;
       if (std::uint64_t{header.height} * header.width > options.max_pixels) return kTooManyPixels;
       // Its own decoder converts CMYK.
       rgb_ = options.color != Color::keep;
       const std::uint32_t channels = rgb_ && header.channels == 4 ? 3 : header.channels;
       shape = {header.height, header.width, {channels, 8, false}};
+      break;
+    }
+    case Format::png: {
+      if (Status s = bytes.read(0, bytes.size(), workspace_.file, file_); !s) return s;
+      PngHeader& header = png_header_;
+      if (Status s = parse_png(file_.bytes, PngExtent::file, header); !s) return s;
+      if (std::uint64_t{header.height} * header.width > options.max_pixels) return kTooManyPixels;
+      if (header.height > kMaxSide || header.width > kMaxSide)
+        return {Code::unsupported, "an image must have at most 65535 rows and columns", 0, -1};
+      rgb_ = options.color != Color::keep;
+      png_colors_ = options.indices ? PngColors::indices : rgb_ ? PngColors::opaque : PngColors::all;
+      shape = {header.height, header.width, PngRows::pixel_type(header, png_colors_)};
       break;
     }
     default:
@@ -108,8 +124,11 @@ Status Decoder::start(Region region, RowSource*& rows) noexcept {
   } else if (format_ == Format::jpeg) {
     // One channel stays one: it is repeated when all else is done.
     const JpegColor color = rgb_ && jpeg_header_.channels == 4 ? JpegColor::rgb : JpegColor::keep;
-    status = jpeg_.open(jpeg_file_.bytes, jpeg_header_, {region, color, denominator_});
+    status = jpeg_.open(file_.bytes, jpeg_header_, {region, color, denominator_});
     rows = &jpeg_;
+  } else if (format_ == Format::png) {
+    status = png_.open(png_header_, {region, png_colors_});
+    rows = &png_;
   } else {
     status = hri_.start(region);
     rows = &hri_;

@@ -9,6 +9,7 @@
 #include "loading/hri_rows.h"
 #include "jpeg/rows.h"
 #include "loading/raw_rows.h"
+#include "png/rows.h"
 #include "transform/color.h"
 #include "transform/rows.h"
 
@@ -91,6 +92,7 @@ struct DecodeOptions {
   std::uint64_t max_pixels = 0;
   bool approximate_jpeg = false;
   const std::uint32_t* checksum = nullptr;  // from the index, for formats without a checksum of their own
+  bool indices = false;                     // of a palette, instead of its colors: what a mask means by them
 };
 
 // Decodes images one after the other. Each thread has its own, with its workspace.
@@ -123,9 +125,12 @@ class Decoder final : public ImageRows {
   Format format_ = Format::raw;
   HriRows hri_;
   RawRows raw_;
+  Extent file_;  // of a format that is read entirely
   JpegRows jpeg_;
-  Extent jpeg_file_;
   JpegHeader jpeg_header_;
+  PngRows png_;
+  PngHeader png_header_;
+  PngColors png_colors_ = PngColors::all;
   bool approximate_ = false;
   unsigned denominator_ = 1;
   bool rgb_ = false;

@@ -27,6 +27,14 @@ class Buffer {
     return static_cast<std::uint8_t*>(p_);
   }
   std::size_t size() const noexcept { return size_; }
+  std::uint8_t* data() const noexcept { return static_cast<std::uint8_t*>(p_); }
+  // Free the memory if it is more than `bytes`.
+  void shrink(std::size_t bytes) noexcept {
+    if (size_ <= bytes) return;
+    std::free(p_);
+    p_ = nullptr;
+    size_ = 0;
+  }
 
  private:
   void* p_ = nullptr;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which library decodes which format.
 
-JPEG is decoded by libjpeg-turbo in the core. imagecodecs decodes WebP and most of PNG if it is installed, otherwise
+The core decodes hri, png, raw and, with libjpeg-turbo, jpeg. imagecodecs decodes WebP if it is installed, otherwise
 Pillow does: the pixels are the same, the speed is not. Encoding never depends on the choice, so the bytes of a dataset
 do not either.
 """
@@ -22,16 +22,16 @@ _choice = "auto"
 def backends() -> dict[str, str]:
     """The library that decodes each format in this process."""
     fast = "imagecodecs" if imagecodecs() is not None else "pillow"
-    return {"hri": "headrace", "jpeg": _core.jpeg_library(), "png": fast, "raw": "numpy", "webp": fast}
+    return {"hri": "headrace", "jpeg": _core.jpeg_library(), "png": "headrace", "raw": "numpy", "webp": fast}
 
 
 def use_backend(name: str) -> None:
-    """Choose `"imagecodecs"`, `"pillow"` or `"auto"` for PNG and WebP, for the whole process."""
+    """Choose `"imagecodecs"`, `"pillow"` or `"auto"` for WebP, for the whole process."""
     global _choice  # noqa: PLW0603 - a process-wide choice is what this is
     if name not in _CHOICES:
         raise ValueError(f"a backend is one of {', '.join(map(repr, _CHOICES))}, not {name!r}")
     if name == "imagecodecs" and _load() is None:
-        raise MissingExtra("imagecodecs is not installed or lacks libspng or WebP; pip install 'headrace[imagecodecs]'")
+        raise MissingExtra("imagecodecs is not installed or lacks WebP; pip install 'headrace[imagecodecs]'")
     _choice = name
 
 
@@ -44,8 +44,8 @@ def imagecodecs() -> Any | None:
 def _load() -> Any | None:
     try:
         module = importlib.import_module("imagecodecs")
-        # A build from source may lack either; looking is what loads the part.
-        usable = module.SPNG.available and module.WEBP.available
+        # A build from source may lack it; the look-up loads this part of the package.
+        usable = module.WEBP.available
     except (ImportError, AttributeError):
         return None
     return module if usable else None

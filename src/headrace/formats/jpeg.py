@@ -64,9 +64,7 @@ class Jpeg:
         shape = ImageShape(
             head.height, head.width, 3 if head.components == 4 and color == "RGB" else head.components, "uint8"
         )
-        image = _core.decode_file(
-            view, self.name, color == "RGB", window, direct_out(shape, color, region, out), max_pixels
-        )
+        image = _core.decode_jpeg(view, color == "RGB", window, direct_out(shape, color, region, out), max_pixels)
         return deliver(image, color=color, region=None, out=out)
 
     def encode(

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image files of other formats: decode a region into an array, encode JPEG.
+// JPEG files: decode a region into an array, and encode.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/string_view.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <string>
-#include <string_view>
 
 #include "buffers.h"
 #include "decoder_lease.h"
@@ -27,14 +24,7 @@ bool contains(const ImageShape& shape, const Window& w) noexcept {
          w[3] <= shape.width - w[1];
 }
 
-Format parse_format(std::string_view name) {
-  if (name == "jpeg") return Format::jpeg;
-  throw nb::value_error(("format must be 'jpeg'; got '" + std::string(name) + "'").c_str());
-}
-
-nb::object decode_file(nb::handle data, std::string_view format, bool rgb, const Window& window, nb::handle out,
-                       std::uint64_t max_pixels) {
-  const Format parsed_format = parse_format(format);
+nb::object decode_jpeg(nb::handle data, bool rgb, const Window& window, nb::handle out, std::uint64_t max_pixels) {
   const Buffer file = borrow_bytes(data);
   MemoryBytes bytes(file.bytes());
   const DecoderLease tools;
@@ -44,7 +34,7 @@ nb::object decode_file(nb::handle data, std::string_view format, bool rgb, const
   {
     const WithoutGil released;
     const DecodeOptions options{rgb ? Color::rgb : Color::keep, true, max_pixels};
-    status = tools->decoder.open(parsed_format, bytes, options, shape);
+    status = tools->decoder.open(Format::jpeg, bytes, options, shape);
     if (status && !contains(shape, window)) status = {Code::bad_argument, "the region does not lie within the image"};
   }
   if (!status) raise_status(status);
@@ -96,9 +86,9 @@ nb::bytes encode_jpeg_image(nb::handle image, int quality) {
 
 }  // namespace
 
-void register_formats(nb::module_& module) {
-  module.def("decode_file", &decode_file, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(),
-             nb::sig("def decode_file(data: object, format: str, rgb: bool, region: tuple[int, int, int, int], "
+void register_jpeg(nb::module_& module) {
+  module.def("decode_jpeg", &decode_jpeg, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(),
+             nb::sig("def decode_jpeg(data: object, rgb: bool, region: tuple[int, int, int, int], "
                      "out: object, max_pixels: int, /) -> numpy.typing.NDArray[typing.Any]"));
   module.def("encode_jpeg", &encode_jpeg_image, nb::sig("def encode_jpeg(image: object, quality: int, /) -> bytes"));
   module.def("jpeg_library", &jpeg_library);
