@@ -5,8 +5,8 @@ Import `headrace.codec.pillow` to let Pillow open and save them.
 """
 
 from headrace import _core
-from headrace.codec.decoding import ImageInfo, decode, decode_many, inspect, verify
 from headrace.codec._encoding import encode
+from headrace.codec.decoding import ImageInfo, decode, decode_many, inspect, verify
 
 __all__ = [
     "ImageInfo",

@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageFile
 
-from headrace.codec.decoding import decode, inspect
 from headrace.codec._encoding import encode
+from headrace.codec.decoding import decode, inspect
 from headrace.errors import CorruptImage, UnsupportedImage
 
 if TYPE_CHECKING:
