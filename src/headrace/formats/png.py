@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PNG: gray, RGB, with or without alpha, 8 and 16 bit; palettes are looked up.
+"""PNG: gray and RGB, with or without alpha, 8 and 16 bits; palettes are looked up.
 
-Two twists. A palette image is decoded as if it were gray, which yields its indices from any decoder; they are checked
-against the palette and then looked up. And Pillow, which holds no 16-bit color, is asked twice, for the high bytes and
-for the low ones.
+A palette image is decoded as if it were gray, which gives its indices with any decoder; they are checked against the
+palette and then looked up. Pillow has no 16-bit color, so it decodes twice: the high bytes and the low bytes.
 """
 
 from __future__ import annotations
@@ -13,34 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats._backends import imagecodecs
-from headrace.formats._pixels import (
-    byte_view,
-    check_color,
-    check_decoded,
-    check_pixels,
-    decoder_errors,
-    deliver,
-    direct_out,
-)
-from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.errors import CorruptImage
+from headrace.formats._pixels import check_decoded, check_pixels, decoder_errors, deliver, direct_out
+from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, refuse_cmyk
 from headrace.formats.containers import _png_chunks as png_chunks
 from headrace.formats.containers import _png_writer
-from headrace.formats.containers._png_chunks import Chunks, Kind
+from headrace.formats.containers._png_chunks import Chunks, ColorType
+from headrace.formats.optional import fast_decoders
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-# What imagecodecs can decode with libspng. Its libpng would do all, and loses references to Python objects whenever it
-# meets an error, until the interpreter dies: not for bytes that nobody vouches for.
-_FAST = {(Kind.GRAY, 8), (Kind.RGB, 8), (Kind.RGBA, 8), (Kind.RGBA, 16)}
+# What imagecodecs decodes with libspng. Its libpng decodes everything, but each error loses references to Python
+# objects until the interpreter crashes: it must not see untrusted bytes.
+_FAST = {(ColorType.GRAY, 8), (ColorType.RGB, 8), (ColorType.RGBA, 8), (ColorType.RGBA, 16)}
 
 
-class Png:
+class Png(Format):
     """Portable Network Graphics. The mode is zlib's level, 0 to 9."""
 
     name = "png"
@@ -52,59 +41,49 @@ class Png:
         chunks = png_chunks.read(byte_view(data), whole=False, check_data=False)
         return chunks.shape(indices=color == "index").converted(color)
 
-    def decode(
-        self,
-        data: Buffer,
-        *,
-        color: Color = "keep",
-        region: Region | None = None,
-        out: npt.NDArray[Any] | None = None,
-        max_pixels: int = MAX_PIXELS,
-    ) -> npt.NDArray[Any]:
-        check_color(color)
+    def metadata(self, data: Buffer) -> dict[str, bytes]:
         view = byte_view(data)
+        return png_chunks.metadata(view, png_chunks.read(view, whole=True, check_data=False))
+
+    def _decode(
+        self, view: memoryview, color: Color, region: Region | None, out: Out, max_pixels: int
+    ) -> npt.NDArray[Any]:
         chunks = png_chunks.read(view, whole=True)
         check_pixels(self.name, chunks.height, chunks.width, max_pixels)
         stored = chunks.shape(indices=True)
-        looked_up = chunks.kind == Kind.PALETTE and color != "index"
+        looked_up = chunks.color_type == ColorType.PALETTE and color != "index"
         image = _decode_stored(view, chunks, None if looked_up else direct_out(stored, color, region, out))
         check_decoded(self.name, image, stored)
-        if chunks.kind == Kind.PALETTE:
+        if chunks.color_type == ColorType.PALETTE:
             image = _check_indices(image, chunks)
         if looked_up:
             image = _look_up(image, chunks)
         return deliver(image, color=color, region=region, out=out)
 
-    def encode(
-        self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
-    ) -> bytes:
-        blocks = dict(metadata or {})
-        if blocks.get("color") == b"CMYK":
-            raise UnsupportedImage("PNG holds no CMYK; use hri or raw, or convert the image to RGB")
-        return _png_writer.encode(image, _png_writer.parse_level(mode), blocks)
-
-    def metadata(self, data: Buffer) -> dict[str, bytes]:
-        view = byte_view(data)
-        return png_chunks.metadata(view, png_chunks.read(view, whole=True, check_data=False))
+    def _encode(self, image: npt.NDArray[Any], mode: str | None, metadata: dict[str, bytes]) -> bytes:
+        refuse_cmyk("PNG", metadata)
+        return _png_writer.encode(image, _png_writer.parse_level(mode), metadata)
 
 
-def _decode_stored(view: memoryview, chunks: Chunks, out: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """The samples as the file has them; those of less than 8 bits stretched to 0 … 255."""
-    kind = Kind.GRAY if chunks.kind == Kind.PALETTE else chunks.kind
-    fast = imagecodecs()
+def _decode_stored(view: memoryview, chunks: Chunks, out: Out) -> npt.NDArray[Any]:
+    """Return the samples as stored; samples of less than 8 bits are scaled to 0 … 255."""
+    color_type = ColorType.GRAY if chunks.color_type == ColorType.PALETTE else chunks.color_type
+    fast = fast_decoders()
     with decoder_errors("png"):
-        if fast is not None and (kind, chunks.depth) in _FAST:
-            decoded: npt.NDArray[Any] = fast.spng_decode(png_chunks.plainest(view, chunks, kind, chunks.depth), out=out)
+        if fast is not None and (color_type, chunks.depth) in _FAST:
+            decoded: npt.NDArray[Any] = fast.spng_decode(
+                png_chunks.minimal_file(view, chunks, color_type, chunks.depth), out=out
+            )
             return decoded
-        if chunks.depth < 16 or kind == Kind.GRAY:
-            return _pillow(png_chunks.plainest(view, chunks, kind, chunks.depth))
-        if kind == Kind.GRAY_ALPHA:
+        if chunks.depth < 16 or color_type == ColorType.GRAY:
+            return _pillow(png_chunks.minimal_file(view, chunks, color_type, chunks.depth))
+        if color_type == ColorType.GRAY_ALPHA:
             # Four bytes a pixel, filtered alike: to a decoder this is RGBA of 8 bit.
-            pixels = _pillow(png_chunks.plainest(view, chunks, Kind.RGBA, 8))
+            pixels = _pillow(png_chunks.minimal_file(view, chunks, ColorType.RGBA, 8))
             swapped: npt.NDArray[Any] = pixels.view(">u2")
             return swapped.astype(np.uint16)
-        data = png_chunks.plainest(view, chunks, kind, 16)
-        mode = "RGB" if kind == Kind.RGB else "RGBA"
+        data = png_chunks.minimal_file(view, chunks, color_type, 16)
+        mode = "RGB" if color_type == ColorType.RGB else "RGBA"
         high: npt.NDArray[np.uint16] = _pillow(data, f"{mode};16B").astype(np.uint16)
         low: npt.NDArray[np.uint8] = _pillow(data, f"{mode};16L")
         return (high << 8) | low
@@ -113,7 +92,7 @@ def _decode_stored(view: memoryview, chunks: Chunks, out: npt.NDArray[Any] | Non
 def _pillow(data: bytes, raw_mode: str | None = None) -> npt.NDArray[Any]:
     from PIL.PngImagePlugin import PngImageFile  # noqa: PLC0415 - Pillow is imported where it is used
 
-    # Not Image.open: its own bomb check, a process-wide setting, would come before max_pixels.
+    # Not Image.open, which applies Pillow's process-wide pixel limit before ours.
     image = PngImageFile(io.BytesIO(data))
     if raw_mode is not None:
         image.tile = [image.tile[0]._replace(args=raw_mode)]
@@ -122,13 +101,13 @@ def _pillow(data: bytes, raw_mode: str | None = None) -> npt.NDArray[Any]:
 
 
 def _check_indices(image: npt.NDArray[Any], chunks: Chunks) -> npt.NDArray[Any]:
-    """The indices of a palette image, each of which has an entry."""
+    """Return the indices of a palette image after checking that each has an entry."""
     if chunks.depth < 8:
         image = image // np.uint8(255 // (2**chunks.depth - 1))
     entries = len(chunks.palette) // 3
     largest = int(image.max())
     if largest >= entries:
-        raise CorruptImage(f"png: a pixel has index {largest}, and the palette ends at {entries - 1}")
+        raise CorruptImage(f"png: a pixel has index {largest}, but the palette has {entries} entries")
     return image
 
 
@@ -136,9 +115,9 @@ def _look_up(indices: npt.NDArray[Any], chunks: Chunks) -> npt.NDArray[Any]:
     colors = np.full((len(chunks.palette) // 3, 4), 255, np.uint8)
     colors[:, :3] = np.frombuffer(chunks.palette, np.uint8).reshape(-1, 3)
     colors[: len(chunks.alphas), 3] = np.frombuffer(chunks.alphas, np.uint8)
-    # Four bytes at a time are looked up several times as fast as rows of three.
+    # Looking up four bytes at a time is several times as fast as looking up rows of three.
     pixels = colors.view(np.uint32)[:, 0].take(indices).view(np.uint8).reshape(*indices.shape, 4)
     return pixels if chunks.alphas else pixels[..., :3]
 
 
-FORMAT: Format = Png()
+FORMAT = Png()
