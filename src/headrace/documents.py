@@ -16,6 +16,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from headrace.files import write_atomic
+
 _T = TypeVar("_T")
 _MAX_INTEGER = 2**63 - 1
 _MIN_NUMBER, _MAX_NUMBER = 1e-30, 1e30
@@ -135,14 +137,9 @@ def load_json(source: Any, name: str) -> Any:
 
 
 def save_json(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
-    """Write a document under a temporary name and rename it: readers never see an incomplete file."""
-    place = Path(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        temporary.replace(place)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write a document atomically: readers never see an incomplete file."""
+    content = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    write_atomic(Path(path), content.encode())
 
 
 def finite(value: float) -> float | None:

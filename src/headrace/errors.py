@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions of Headrace, one class for each way to be wrong.
+"""The exceptions of Headrace, one class per kind of failure.
 
     HeadraceError
-    ├── CorruptImage        (ValueError)   the bytes are no valid image: damaged, truncated or hostile
-    ├── UnsupportedImage    (ValueError)   an image, or a file, of a kind that the format or its reader does not know
+    ├── CorruptImage        (ValueError)   the bytes are damaged, truncated, hostile or not an image
+    ├── UnsupportedImage    (ValueError)   the format cannot store the image, or the reader does not support the file
     ├── ImageTooLarge       (ValueError)   decoding would produce more than `max_pixels`
-    ├── InvalidRegion       (ValueError)   a region that does not lie within its image
-    ├── InvalidOutput       (ValueError)   an `out` array that the decoded image does not fit
-    ├── InvalidMetadata     (ValueError)   a key or value that a file cannot carry
-    ├── BadSource           (ValueError)   a source that cannot be imported: damaged, incomplete, unknown or hostile
-    ├── CorruptDataset      (ValueError)   a dataset's files are damaged, or do not belong together
-    ├── UnsupportedDataset  (ValueError)   a dataset of a version or kind that this reader does not know
-    ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, a taken destination
-    ├── LoaderError                        a loader cannot go on: closed, forked, overtaken, or out of good samples
+    ├── InvalidRegion       (ValueError)   a region is empty or not within its image
+    ├── InvalidOutput       (ValueError)   an `out` array has the wrong shape, dtype or layout
+    ├── InvalidMetadata     (ValueError)   a file cannot store a metadata key or value
+    ├── BadSource           (ValueError)   a source cannot be imported: damaged, incomplete, unknown or hostile
+    ├── CorruptDataset      (ValueError)   files of a dataset are damaged, missing or do not belong together
+    ├── UnsupportedDataset  (ValueError)   this version cannot read the dataset
+    ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, an existing destination
+    ├── LoaderError                        a loader cannot continue: closed, forked, or out of good samples
     │   ├── EngineClosed                   the threads of a loader were stopped while something waited for them
-    │   └── PlanMismatch    (ValueError)   a dataset has not what the loader's plan wants
-    ├── ExchangeError       (OSError)      the exchange folder cannot be used: gone, read-only, full or misnamed
-    ├── BadPreparedBatch    (ValueError)   a prepared batch not to be trained on: damaged, stale, foreign, declined
-    ├── ProfileError        (ValueError)   something that cannot be profiled: no batches, or asked for in vain
-    ├── TransformError      (ValueError)   an augmentation that cannot be done, as a crop larger than its image
-    ├── InvalidReport       (ValueError)   a file that is no report of a profile, or a figure that none can hold
-    ├── InvalidState        (ValueError)   a loader's state that is damaged, of another run, or loaded too late
-    ├── UnknownTarget       (ValueError)   a SIMD target that this machine does not have
+    │   └── PlanMismatch    (ValueError)   a dataset does not have the renditions of the loader's plan
+    ├── ExchangeError       (OSError)      the exchange folder cannot be used: missing, read-only or full
+    ├── BadPreparedBatch    (ValueError)   a prepared batch must not be used: damaged, foreign or declined
+    ├── ProfileError        (ValueError)   a pipeline cannot be profiled, or an option of the profile is not valid
+    ├── TransformError      (ValueError)   a transform cannot be applied, such as a crop larger than its image
+    ├── InvalidReport       (ValueError)   a file is not a valid report of a profile
+    ├── InvalidState        (ValueError)   a loader's state is damaged, of another run, or loaded too late
+    ├── UnknownTarget       (ValueError)   this machine does not have the SIMD target
     ├── InfeasiblePlan      (ValueError)   no mix of formats fits the disk budget
     └── MissingExtra        (ImportError)  an optional package is needed and not installed
 
-A wrong type of argument is a plain TypeError.
+An argument of the wrong type raises TypeError.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ __all__ = [
 
 
 class HeadraceError(Exception):
-    """Anything that Headrace itself finds wrong."""
+    """Base class of all errors that Headrace raises."""
 
     index: int | None = None
-    """Which of many images is meant, where a call was given many."""
+    """Position of the image, for calls with many images."""
 
 
 class CorruptImage(HeadraceError, ValueError):
-    """The bytes are no valid image. Fetch the file again or restore it; nothing of it was trusted."""
+    """The bytes are not a valid image. Download the file again or restore it."""
 
     offset: int | None = None
-    """Where in the file, in bytes from its start."""
+    """Offset of the damage in the file, in bytes."""
     tile: int | None = None
-    """Which tile, in raster order, if a single one is meant."""
+    """Number of the damaged tile, in raster order, if only one is known to be damaged."""
 
 
 class UnsupportedImage(HeadraceError, ValueError):
-    """An image that the format cannot hold, or a file that this version cannot read."""
+    """The format cannot store the image, or this version cannot read the file."""
 
 
 class ImageTooLarge(HeadraceError, ValueError):
@@ -82,19 +82,19 @@ class ImageTooLarge(HeadraceError, ValueError):
 
 
 class InvalidRegion(HeadraceError, ValueError):
-    """A region that is empty or does not lie within its image."""
+    """A region is empty or not within its image."""
 
 
 class InvalidOutput(HeadraceError, ValueError):
-    """An `out` array of another shape, dtype or layout than the decoded image needs."""
+    """An `out` array does not have the shape, dtype or layout of the decoded image."""
 
 
 class InvalidMetadata(HeadraceError, ValueError):
-    """A metadata key or value that a file cannot carry."""
+    """A file cannot store a metadata key or value."""
 
 
 class BadSource(HeadraceError, ValueError):
-    """A source that cannot be imported; the message names the file or sample and what is wrong with it."""
+    """A source cannot be imported. The message names the file or sample and the problem."""
 
 
 class CorruptDataset(HeadraceError, ValueError):
@@ -102,15 +102,15 @@ class CorruptDataset(HeadraceError, ValueError):
 
 
 class UnsupportedDataset(HeadraceError, ValueError):
-    """A dataset of a version or kind that this version cannot read."""
+    """This version cannot read the dataset."""
 
 
 class BuildError(HeadraceError):
-    """A dataset cannot be built; the message names the sample or file, what was found and how to go on."""
+    """A dataset cannot be built. The message names the sample or file, the problem and how to continue."""
 
 
 class LoaderError(HeadraceError):
-    """A loader cannot go on; the message says why and what to do."""
+    """A loader cannot continue. The message says why and what to do."""
 
 
 class EngineClosed(LoaderError):
@@ -118,7 +118,7 @@ class EngineClosed(LoaderError):
 
 
 class PlanMismatch(LoaderError, ValueError):
-    """A dataset has not the fields, formats or renditions that the loader's plan wants; it was built by another."""
+    """A dataset does not have the fields, formats or renditions of the loader's plan; it was built with another."""
 
 
 class ExchangeError(HeadraceError, OSError):
@@ -126,35 +126,35 @@ class ExchangeError(HeadraceError, OSError):
 
 
 class BadPreparedBatch(HeadraceError, ValueError):
-    """A prepared batch that must not be trained on; the host makes the batch itself."""
+    """A prepared batch must not be used. The host makes the batch itself."""
 
     kind: str = "damaged"
     """`damaged`, `foreign`, `unreadable` or `declined`."""
 
 
 class ProfileError(HeadraceError, ValueError):
-    """Something that cannot be profiled; the message says what was asked for and what would do."""
+    """A pipeline cannot be profiled, or an option is not valid. The message says what to change."""
 
 
 class TransformError(HeadraceError, ValueError):
-    """An augmentation that cannot be done, as a crop larger than its image."""
+    """A transform cannot be applied, such as a crop larger than its image."""
 
 
 class InvalidReport(HeadraceError, ValueError):
-    """A file that is no report of a profile, is damaged or of another version; or a figure that no report can hold."""
+    """A file is not a report of a profile, is damaged or has another version."""
 
 
 class InvalidState(HeadraceError, ValueError):
-    """A loader's state that is damaged, belongs to another run, or is loaded while an iteration is in progress."""
+    """A loader's state is damaged, belongs to another run, or is loaded while an iteration is in progress."""
 
 
 class UnknownTarget(HeadraceError, ValueError):
-    """A SIMD target that this build or this machine does not have."""
+    """This build or this machine does not have the SIMD target."""
 
 
 class InfeasiblePlan(HeadraceError, ValueError):
-    """No mix of formats fits the disk budget; the message says how much is needed."""
+    """No mix of formats fits the disk budget. The message says how much is needed."""
 
 
 class MissingExtra(HeadraceError, ImportError):
-    """An optional package is needed; the message names the extra that brings it."""
+    """An optional package is needed. The message names the extra that installs it."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text from files, safe to show on a terminal.
+"""Make text from files safe to print on a terminal.
 
-File names, keys, class names, metadata and the messages that quote them come from whoever made the data. Written to a
-terminal as they are, escape sequences in them move the cursor, change its title or hide lines.
+File names, keys, class names and metadata come from whoever made the data. Escape sequences in them could move the
+cursor, change the title of the terminal or hide lines.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ __all__ = ["printable"]
 
 
 def printable(text: object) -> str:
-    r"""Return `str(text)` on one line, with every character that cannot be seen escaped, such as `\x1b` or `\n`.
+    r"""Return `str(text)` on one line with every invisible character escaped, such as `\x1b` or `\n`.
 
-    Escaped are control and format characters, also those that reverse the direction of text, line separators, halves of
-    surrogate pairs, and spaces other than the plain one.
+    These are control and format characters (also those that reverse the direction of text), line separators, lone
+    surrogates, and spaces other than the plain one.
     """
     found = str(text)
     return found if found.isprintable() else "".join(map(_escape, found))

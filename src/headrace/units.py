@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes, rates and times: read as people write them (`500GB`, `200MB/s`, `2..96`), and printed with a unit."""
+"""Parse and format sizes, rates and times: `500GB`, `200MB/s`, `2..96`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MIN_RATE = 1000.0
-"""Bytes per second. A smaller number is a rate whose unit was forgotten."""
+"""Bytes per second. In a smaller rate the unit is probably missing."""
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<power>[kmgtp]?)(?P<binary>i?)b?(?P<rate>/s)?", re.IGNORECASE)
 
 
@@ -24,7 +24,7 @@ def usable_cores() -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Read `500GB`, `256MiB` or a plain number of bytes."""
+    """Parse `500GB`, `256MiB` or a number of bytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or match["rate"] or (match["binary"] and not match["power"]):
         raise ValueError(f"a size must be written as 500GB, 256MiB or a number of bytes; got {text!r}")
@@ -32,7 +32,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Read `200MB/s`, `1.5GB/s` or a plain number of bytes per second."""
+    """Parse `200MB/s`, `1.5GB/s` or a number of bytes per second."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match["binary"] and not match["power"]) or _value(match) <= 0:
         raise ValueError(
@@ -44,7 +44,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_number(text: str) -> float:
-    """Read a finite number."""
+    """Parse a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -55,7 +55,7 @@ def parse_number(text: str) -> float:
 
 
 def parse_range(text: str) -> list[str]:
-    """Split `0.2..8GB/s` into its two ends; the first takes the unit of the second."""
+    """Split `0.2..8GB/s` into its two ends; the first one gets the unit of the second."""
     ends = text.split("..")
     if len(ends) != 2 or not all(ends) or "," in text:
         raise ValueError(f"a range must be written as 2..96 or 0.2..8GB/s; got {text!r}")
@@ -63,7 +63,7 @@ def parse_range(text: str) -> list[str]:
 
 
 def parse_list(text: str) -> list[str]:
-    """Split `0.2,1,8GB/s` at its commas; a value without a unit takes that of the last."""
+    """Split `0.2,1,8GB/s` at its commas; a value without a unit gets the unit of the last one."""
     parts = text.split(",")
     if not all(parts):
         raise ValueError(f"a list must be written as 2,4,8 or 0.2,8GB/s; got {text!r}")
@@ -100,7 +100,7 @@ def rate_text(rate: float) -> str:
 
 
 def bytes_text(n_bytes: float) -> str:
-    """Format a size in powers of 1000, as disks are sold."""
+    """Format a size in powers of 1000."""
     if n_bytes < 999.5:
         return f"{n_bytes:.0f} B"
     for unit in ("kB", "MB", "GB"):
@@ -129,7 +129,7 @@ def joules_text(joules: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Format a share in whole per cent; 0 % and 100 % are printed only for exactly none and all."""
+    """Format a share in percent, without decimals; only exactly 0 and 1 are printed as 0 % and 100 %."""
     if 0 < share < 0.001:
         return "< 0.1 %"
     if 0.999 < share < 1:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import headrace
 from headrace.errors import HeadraceError
 from headrace.records import Dataset, Manifest, verify
-from headrace.records.index.writing import sum_blocks
+from headrace.records.checksum import sum_blocks
 from headrace.records.manifest import IndexFile
 
 _NUMBERS = (0, 1, -1, 7, 8, 64, 255, 1 << 16, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63))

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli import build, extract, info, verify
 from headrace.cli.shared.options import parse_size
-from headrace.records._extract import safe_name
 
 app = typer.Typer()
 for command in (build.build, info.info, verify.verify, extract.extract):
@@ -59,7 +58,7 @@ def test_build_reports_as_json_or_not_at_all(source, tmp_path):
 def test_build_names_what_is_wrong(source, tmp_path, dataset):
     assert "--force" in run("build", source, dataset, code=1)[1]
     assert "does not exist" in run("build", tmp_path / "nowhere", tmp_path / "a.hr", code=1)[1]
-    assert "there is no format 'gif'" in run("build", source, tmp_path / "a.hr", "--format", "gif", code=1)[1]
+    assert "got 'gif'" in run("build", source, tmp_path / "a.hr", "--format", "gif", code=1)[1]
     assert "a size must" in run("build", source, tmp_path / "a.hr", "--shard-size", "big", code=2)[1]
     assert list(tmp_path.iterdir()) == []
 
@@ -132,7 +131,7 @@ def test_extract(dataset, tmp_path):
     out, _ = run("extract", dataset, tmp_path / "some", "--start", 58, "--count", 5, "--json")
     assert json.loads(out)["files"] == 2
     assert len(list((tmp_path / "some").rglob("*.png"))) == 2
-    assert "no image or mask field" in run("extract", dataset, tmp_path / "x", "--field", "label", code=1)[1]
+    assert "must be an image or mask field" in run("extract", dataset, tmp_path / "x", "--field", "label", code=1)[1]
     assert "not as raw" in run("extract", dataset, tmp_path / "x", "--format", "raw", code=1)[1]
 
 
@@ -160,13 +159,3 @@ def test_extract_stays_below_its_folder(tmp_path):
     files = [path for path in tmp_path.rglob("*.png") if path.is_file()]
     assert len(files) == 2 * len(keys)
     assert all(path.is_relative_to(out / "image") or path.is_relative_to(out / "mask") for path in files)
-
-
-@pytest.mark.parametrize("key", ["", "..", "/", "\\", "../..", " . ", "\0", "nul", "a//b", "ü/é", "-rf", "x" * 5000])
-def test_safe_names_are_safe(key):
-    name = safe_name(key)
-    assert name
-    assert not name.startswith("/")
-    assert all(part not in ("", ".", "..") and len(part.encode()) <= 201 for part in name.split("/"))
-    assert "\\" not in name
-    assert "\0" not in name

@@ -129,8 +129,8 @@ def test_a_writer_declares_them(tmp_path):
     ("weight", "fields", "message"),
     [
         ([0.5], FIELDS, "one element for each of the 2 boxes of 'boxes'; it has 1"),
-        ([0.5, 1], {**FIELDS, "weight": "list<float32> of image"}, "which must be of boxes"),
-        (0.5, {**FIELDS, "weight": "float32 of boxes"}, "only a list can belong"),
+        ([0.5, 1], {**FIELDS, "weight": "list<float32> of image"}, "'image' a field of boxes"),
+        (0.5, {**FIELDS, "weight": "float32 of boxes"}, "must be a list"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, weight, fields, message):

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli import build as build_verb
-from headrace.cli.shared.pictures import read_picture
 from headrace.errors import BuildError
+from headrace.formats.foreign import read_picture
 
 imagecodecs = pytest.importorskip("imagecodecs")
 tifffile = pytest.importorskip("tifffile")

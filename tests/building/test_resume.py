@@ -18,6 +18,7 @@ from tests.building.conftest import SHARD_SIZE
 from tests.building.pictures import make_folder, make_image, tree
 
 import headrace
+from headrace import files
 from headrace.errors import BadSource, BuildError
 
 # On a disk that takes its time: there must be a middle to be killed in.
@@ -117,18 +118,16 @@ class Stop(Exception):
 
 def stop_after(monkeypatch, steps):
     """Let so many renames happen, and not the next."""
-    from headrace.records import durable  # noqa: PLC0415
+    real, left = files.publish, [steps]
 
-    real, left = durable.put, [steps]
-
-    def put(temporary, path):
+    def publish(temporary, path):
         if left[0] == 0:
             raise Stop(path.name)
         left[0] -= 1
         real(temporary, path)
 
-    monkeypatch.setattr(durable, "put", put)
-    monkeypatch.setattr("headrace.building._destination.put", put)
+    monkeypatch.setattr(files, "publish", publish)
+    monkeypatch.setattr("headrace.building._destination.publish", publish)
 
 
 def test_stopped_before_every_single_rename(source, expected, tmp_path, monkeypatch):

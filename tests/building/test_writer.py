@@ -58,7 +58,7 @@ def test_an_error_in_the_block_leaves_no_dataset(tmp_path):
         ({"image": make_image(0)}, "field 'label' is missing"),
         ({"image": make_image(0), "label": 1.5}, "field 'label'"),
         ({"image": make_image(0), "label": 2**63}, "must fit in 64 bits"),
-        ({"image": np.zeros((4, 4), np.float32), "label": 1}, r"not float32 \[4, 4\]"),
+        ({"image": np.zeros((4, 4), np.float32), "label": 1}, r"got float32 \[4, 4\]"),
         ({"image": np.zeros((0, 4), np.uint8), "label": 1}, r"uint8 \[0, 4\]"),
         ({"image": "photo.png", "label": 1}, "field 'image'"),
     ],
@@ -121,7 +121,7 @@ def test_a_dataset_without_images_or_samples(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a.b", "_x", "key", "x\n"])
 def test_a_field_needs_a_name(tmp_path, name):
-    with pytest.raises(ValueError, match="cannot name a field"):
+    with pytest.raises(ValueError, match="a field name must have"):
         headrace.Writer(tmp_path / "a.hr", fields={name: "int64"})
-    with pytest.raises(ValueError, match="has the type 'video'"):
+    with pytest.raises(ValueError, match="got 'video'"):
         headrace.Writer(tmp_path / "a.hr", fields={"x": "video"})

@@ -43,7 +43,7 @@ def test_it_shows_where_images_are_decoded_and_how_bytes_get_there(run):
 
     assert found["devices"]
     assert all("decode" in words for words in found["devices"].values())
-    assert found["device_storage"] == storage.how()
+    assert found["device_storage"] == storage.transfer_method()
     assert "storage   read to a GPU: " in run("env").out
     for name in found["devices"]:
         assert f"device    {name}: " in run("env").out

@@ -72,7 +72,7 @@ def test_a_fifo_is_refused_and_not_waited_for(run, folder):
     for arguments in (("inspect", "a.hri"), ("decode", "a.hri"), ("encode", "b.png")):
         ran = run(*arguments)
         assert ran.code == 1
-        assert "must be a regular file, and is a FIFO" in ran.err
+        assert "must be a regular file; it is a FIFO" in ran.err
 
 
 def test_an_array_file_that_claims_too_much_is_refused(run, folder):

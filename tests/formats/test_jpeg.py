@@ -106,7 +106,7 @@ def test_a_million_scans_are_refused():
 
 @pytest.mark.parametrize(
     ("at", "value", "what"),
-    [(2, 12, "12 bits"), (3, 0, "height"), (7, 2, "components")],
+    [(2, 12, "8 bits per sample"), (3, 0, "height"), (7, 2, "components")],
     ids=["depth", "height", "two"],
 )
 def test_kinds_that_are_not_read_are_named(at, value, what):

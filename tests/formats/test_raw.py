@@ -54,7 +54,7 @@ def test_a_region_reads_the_bands_that_it_touches():
     damaged[-1] ^= 1
 
     assert np.array_equal(RAW.decode(damaged, region=(0, 0, 96, 37)), image[:96])
-    with pytest.raises(CorruptImage, match="rows 96"):
+    with pytest.raises(CorruptImage, match="rows from 96"):
         RAW.decode(damaged, region=(96, 0, 1, 1))
 
 

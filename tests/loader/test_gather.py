@@ -17,6 +17,7 @@ from tests.records.samples import make_sample, write
 import headrace
 from headrace.errors import CorruptDataset, HeadraceError
 from headrace.records import Manifest
+from headrace.records.checksum import sum_blocks
 from headrace.records.index import writing
 from headrace.records.manifest import IndexFile
 from headrace.records.schema import RENDITION_COLUMNS
@@ -80,7 +81,7 @@ def test_views_have_rows_of_the_whole(path):
     assert view.gather.rows(np.array([1, 0, 1])).tolist() == [40, 34, 40]
     assert view.gather.values("label", view.gather.rows(np.array([0, 1]))).tolist() == [34 % 3, 40 % 3]
     for bad in ([2], [-1]):
-        with pytest.raises(IndexError, match="of a dataset of 2"):
+        with pytest.raises(IndexError, match="must be in"):
             view.gather.rows(np.array(bad))
 
 
@@ -103,9 +104,9 @@ def test_what_is_not_there_is_named(path):
         gather.pixel_columns("image", 1, np.arange(2))
     with pytest.raises(KeyError, match="no rendition 0 of a field 'depth'"):
         gather.pixel_columns("depth", 0, np.arange(2))
-    with pytest.raises(KeyError, match="'depth' is no field of plain values"):
+    with pytest.raises(KeyError, match="'depth' must be a field of values"):
         gather.values("depth", np.arange(2))
-    with pytest.raises(KeyError, match="'image' is no field of plain values"):
+    with pytest.raises(KeyError, match="'image' must be a field of values"):
         gather.values("image", np.arange(2))
 
 
@@ -167,7 +168,7 @@ def test_columns_that_are_not_in_the_file_are_refused(path, tmp_path):
         for rows in batches:
             new.write_batch(table.slice(start, rows).combine_chunks().to_batches()[0])
             start += rows
-    n_bytes, checksums = writing.sum_blocks(copy / "index.arrow")
+    n_bytes, checksums = sum_blocks(copy / "index.arrow")
     manifest = replace(Manifest.load(copy), index=IndexFile(n_bytes, batches, checksums))
     (copy / "dataset.json").write_bytes(manifest.to_bytes())
     with pytest.raises(CorruptDataset, match=r"index\.arrow: record batch \d: its buffers must not be compressed"):

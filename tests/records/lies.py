@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.records import Manifest
-from headrace.records.index.writing import sum_blocks
+from headrace.records.checksum import sum_blocks
 from headrace.records.manifest import IndexFile
 
 

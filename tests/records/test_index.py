@@ -20,7 +20,7 @@ import headrace
 from headrace.errors import CorruptDataset, HeadraceError, UnsupportedDataset
 from headrace.records.arrays import make_array
 from headrace.records.index import writing
-from headrace.records.index._columns import Batch
+from headrace.records.index.columns import Batch
 from headrace.records.schema import arrow_schema, make_fields
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -135,7 +135,7 @@ def test_the_bytes_do_not_depend_on_how_rows_came(tmp_path):
 @pytest.mark.parametrize(
     ("column", "value", "error", "message"),
     [
-        ("image.0.shard", 77, CorruptDataset, "names shard 77"),
+        ("image.0.shard", 77, CorruptDataset, "the index has shard 77"),
         ("image.0.offset", 2**63, CorruptDataset, "but the shard has"),
         ("image.0.offset", 2**64 - 1, CorruptDataset, "but the shard has"),
         ("image.0.length", 2**64 - 1, CorruptDataset, "but the shard has"),
@@ -165,7 +165,7 @@ def test_a_cut_or_missing_index_is_named(path, tmp_path):
     copy = rewrite_index(path, tmp_path / "cut.hr")
     index = copy / "index.arrow"
     index.write_bytes(index.read_bytes()[:-10])
-    with pytest.raises(CorruptDataset, match=r"index\.arrow: offset \d+: the file has"):
+    with pytest.raises(CorruptDataset, match=r"index\.arrow: offset \d+: the file must have"):
         headrace.open(copy)
     index.unlink()
     with pytest.raises(CorruptDataset, match=r"index\.arrow is missing"):

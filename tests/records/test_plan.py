@@ -54,24 +54,24 @@ def test_a_plan_is_read_from_a_file(tmp_path):
     path.write_text(json.dumps(plan_of({"raw": 1.0}) | {"predicted": {"rate": 3}}))
     assert parse_mixes(load_plan(path))["image"].formats == ("raw",)
     path.write_text("{")
-    with pytest.raises(ValueError, match=r"plan\.json is no JSON"):
+    with pytest.raises(ValueError, match=r"plan\.json must be JSON"):
         load_plan(path)
 
 
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({"version": 2, "fields": {}}, "version 2"),
-        ({"version": 1}, "no 'fields'"),
-        ({"version": 1, "fields": {"image": 3}}, "not as expected"),
-        (plan_of({}), "no format"),
-        (plan_of({"tiff": 1.0}), "no format 'tiff'"),
+        ({"version": 2, "fields": {}}, "version 1; got 2"),
+        ({"version": 1}, "must have 'fields'"),
+        ({"version": 1, "fields": {"image": 3}}, "is not valid"),
+        (plan_of({}), "at least one format"),
+        (plan_of({"tiff": 1.0}), "got 'tiff'"),
         (plan_of({"raw": 0.5, "png": 0.4}), "add up to 1"),
         (plan_of({"raw": 1.5, "png": -0.5}), "add up to 1"),
         (plan_of({"raw": float("nan")}), "add up to 1"),
         (plan_of({"hri": 0.5, "hri:dense": 0.5}), "one twice"),
-        (plan_of({"raw": 1.0}, renditions=2), "2 renditions of 1 formats"),
-        (plan_of({"raw": 1.0}, renditions=0), "0 renditions"),
+        (plan_of({"raw": 1.0}, renditions=2), "1 to 1 renditions, at most one per format; got 2"),
+        (plan_of({"raw": 1.0}, renditions=0), "got 0"),
     ],
 )
 def test_what_is_no_plan_is_explained(plan, message):

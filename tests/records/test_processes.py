@@ -53,7 +53,7 @@ def test_a_dataset_that_was_built_anew_is_noticed(tmp_path):
 
     pickled = pickle.dumps(write(1))
     write(2)
-    with pytest.raises(CorruptDataset, match="built anew"):
+    with pytest.raises(CorruptDataset, match="built again"):
         pickle.loads(pickled)
 
 

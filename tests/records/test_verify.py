@@ -80,7 +80,7 @@ def test_missing_and_cut_files_are_named(copy):
     shard.unlink()
     report = verify(copy)
     assert [(p.file, p.key) for p in report.problems] == [("shards/000002.hrs", None)]
-    assert "7 samples lie in it" in report.problems[0].what
+    assert "7 samples" in report.problems[0].what
     shard.write_bytes(content[:-70])
     report = verify(copy)
     assert {p.key for p in report.problems} == {None, "sample/20"}
@@ -119,4 +119,4 @@ def test_alignment_of_pages(tmp_path):
     _, rendition = headrace.open(path).read(2, "image")
     flip(path / rendition.shard, rendition.offset + rendition.n_bytes)
     (problem,) = verify(path).problems
-    assert (problem.offset, problem.what) == (rendition.offset + rendition.n_bytes, "the padding is not zero")
+    assert (problem.offset, problem.what) == (rendition.offset + rendition.n_bytes, "the padding must be zero")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extents of files as tensors: by whatever way the bytes come, they are the file's, and the way is found by asking."""
+"""Extents of files as tensors: whatever method reads them, they are the file's bytes; and which method is chosen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.storage.kvikio_stand_in import CompatMode, CuFile  # noqa: E402
 
 from headrace import storage  # noqa: E402
 from headrace.errors import CorruptDataset, MissingExtra  # noqa: E402
-from headrace.storage import DeviceReader, Extent, how  # noqa: E402
+from headrace.storage import DeviceReader, Extent, transfer_method  # noqa: E402
 
 CONTENT = bytes(range(251)) * 1000
 EXTENTS = [(0, 1), (4095, 2), (200_000, 30_000), (10_000, 5), (4000, 5000), (250_999, 1)]
@@ -48,10 +48,10 @@ def cuda(monkeypatch):
 
 @pytest.fixture(params=["pageable", "pinned", "kvikio"])
 def reader(request, cuda, monkeypatch):
-    """Each way, to the CPU's memory in place of a device's."""
+    """Each method, reading into CPU memory instead of a device's."""
     assert cuda == []
     stand_in.install(monkeypatch)
-    made = DeviceReader("cpu", way=request.param)
+    made = DeviceReader("cpu", method=request.param)
     yield made
     made.close()
 
@@ -97,7 +97,7 @@ def test_a_missing_file_is_named(reader, tmp_path):
 def test_storage_is_read_in_aligned_pieces(cuda, monkeypatch, file):
     """Few of them, on the bounds of blocks but for the end of the file; and no stream has work left with the memory."""
     stand_in.install(monkeypatch)
-    DeviceReader("cpu", way="kvikio").read(file, [(5000, 100), (9000, 100), (120_000, 1), (250_000, 900)])
+    DeviceReader("cpu", method="kvikio").read(file, [(5000, 100), (9000, 100), (120_000, 1), (250_000, 900)])
     assert CuFile.reads == [(4096, 8192), (118_784, 4096), (249_856, 1144)]
     assert cuda == [True]
 
@@ -105,14 +105,14 @@ def test_storage_is_read_in_aligned_pieces(cuda, monkeypatch, file):
 def test_a_read_that_fails_names_the_file(cuda, monkeypatch, file):
     assert cuda == []
     stand_in.install(monkeypatch)
-    reader = DeviceReader("cpu", way="kvikio")
+    reader = DeviceReader("cpu", method="kvikio")
     monkeypatch.setattr(CuFile, "fails_at", 4096)
     with pytest.raises(CorruptDataset, match=r"shard\.hrs: the read at offset 4096 failed: cuFile error"):
         reader.read(file, [(5000, 10), (200_000, 10)])
     assert len(CuFile.reads) == 2
     monkeypatch.setattr(CuFile, "fails_at", None)
     monkeypatch.setattr(CuFile, "shortens", 1)
-    with pytest.raises(CorruptDataset, match="4095 of its 4096 bytes came"):
+    with pytest.raises(CorruptDataset, match="got 4095 of 4096 bytes"):
         reader.read(file, [(5000, 10)])
 
 
@@ -129,35 +129,35 @@ def test_a_read_that_fails_names_the_file(cuda, monkeypatch, file):
 @pytest.mark.usefixtures("cuda")
 def test_the_driver_is_asked(monkeypatch, age, mode, gds, found):
     package = stand_in.install(monkeypatch, mode=mode == CompatMode.ON if age == "old" else mode, gds=gds, age=age)
-    assert how() == how("cuda:0") == found
+    assert transfer_method() == transfer_method("cuda:0") == found
     assert package.cufile_driver.opened == 0
 
 
 @pytest.mark.usefixtures("cuda")
 def test_without_kvikio_memory_is_pinned(monkeypatch):
     monkeypatch.setitem(sys.modules, "kvikio", None)
-    assert how() == "pinned"
+    assert transfer_method() == "pinned"
     with pytest.raises(MissingExtra, match="kvikio"):
-        DeviceReader("cpu", way="kvikio")
+        DeviceReader("cpu", method="kvikio")
 
 
 @pytest.mark.usefixtures("cuda")
 def test_a_kvikio_of_another_make_is_not_used(monkeypatch):
     stand_in.install(monkeypatch)
     monkeypatch.delattr(sys.modules["kvikio.cufile_driver"], "driver_open")
-    assert how() == "pinned"
+    assert transfer_method() == "pinned"
 
 
 @pytest.mark.usefixtures("cuda")
 def test_there_is_no_direct_storage_with_rocm(monkeypatch):
     stand_in.install(monkeypatch)
     monkeypatch.setattr(torch.version, "hip", "6.4", raising=False)
-    assert how("cuda") == "pinned"
+    assert transfer_method("cuda") == "pinned"
 
 
 def test_the_cpu_has_plain_memory(file):
-    assert how("cpu") == "pageable"
-    assert DeviceReader("cpu").way == "pageable"
+    assert transfer_method("cpu") == "pageable"
+    assert DeviceReader("cpu").method == "pageable"
     [tensor] = DeviceReader("cpu").read(file, [Extent(3, 4)])
     assert tensor.tolist() == [3, 4, 5, 6]
 
@@ -166,5 +166,5 @@ def test_without_pytorch_there_is_no_reader(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"headrace\[torch\]"):
         DeviceReader("cpu")
-    monkeypatch.setattr(storage._ask, "find_spec", lambda _: None)
-    assert how() == "pageable"
+    monkeypatch.setattr(storage._device, "find_spec", lambda _: None)
+    assert transfer_method() == "pageable"

@@ -12,25 +12,28 @@ import numpy as np
 import pytest
 
 from headrace.errors import CorruptDataset
-from headrace.storage import BLOCK_BYTES, Extent, Files, Pace, Run, coalesce
+from headrace.storage import Extent, Files, Pace
 from headrace.storage import _files as files_module
-from headrace.storage import _pace as pace_module
+from headrace.storage._device import BLOCK_BYTES, ReadRun, coalesce
 
 
 def test_neighbours_are_read_at_once():
-    assert coalesce([Extent(100, 10), Extent(5000, 10)], 1 << 20) == [Run(0, 8192, (0, 1))]
+    assert coalesce([Extent(100, 10), Extent(5000, 10)], 1 << 20) == [ReadRun(0, 8192, (0, 1))]
 
 
 def test_what_lies_far_apart_is_read_apart():
-    assert coalesce([Extent(900_000, 8), Extent(0, 1)], 1 << 20) == [Run(0, 4096, (1,)), Run(897_024, 4096, (0,))]
+    assert coalesce([Extent(900_000, 8), Extent(0, 1)], 1 << 20) == [
+        ReadRun(0, 4096, (1,)),
+        ReadRun(897_024, 4096, (0,)),
+    ]
 
 
 def test_the_end_of_the_file_is_the_end_of_a_read():
-    assert coalesce([Extent(4999, 1)], 5000) == [Run(4096, 904, (0,))]
+    assert coalesce([Extent(4999, 1)], 5000) == [ReadRun(4096, 904, (0,))]
 
 
 def test_an_extent_within_another_makes_no_read_shorter():
-    assert coalesce([Extent(0, 9000), Extent(10, 1)], 9000) == [Run(0, 9000, (0, 1))]
+    assert coalesce([Extent(0, 9000), Extent(10, 1)], 9000) == [ReadRun(0, 9000, (0, 1))]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -41,7 +44,7 @@ def test_every_extent_lies_in_its_read(seed):
     for _ in range(rng.randrange(30)):
         offset = rng.randrange(n_bytes)
         extents.append(Extent(offset, rng.randint(1, min(n_bytes - offset, 50_000))))
-    runs = coalesce(extents, n_bytes, most_gap=rng.choice([0, 4096, 65536]))
+    runs = coalesce(extents, n_bytes, max_gap=rng.choice([0, 4096, 65536]))
     assert sorted(number for run in runs for number in run.extents) == list(range(len(extents)))
     for run, following in pairwise([*runs, None]):
         assert run.offset % BLOCK_BYTES == 0
@@ -65,7 +68,7 @@ def handle_count():
 
 def test_many_threads_read_many_files(folder, monkeypatch):
     """With fewer handles than files: those in use stay open until they are read."""
-    monkeypatch.setattr(files_module, "_MOST_OPEN", 2)
+    monkeypatch.setattr(files_module, "_MAX_OPEN", 2)
     files = Files()
 
     def read(task):
@@ -81,7 +84,7 @@ def test_many_threads_read_many_files(folder, monkeypatch):
 
 
 def test_a_file_that_ends_too_early(folder):
-    with pytest.raises(CorruptDataset, match=r"3 ends at offset 10000, too early"):
+    with pytest.raises(CorruptDataset, match=r"3 is truncated at offset 10000"):
         Files().read_into(folder / "3", 9_990, np.empty(11, np.uint8))
 
 
@@ -93,8 +96,8 @@ def test_a_folder_is_no_file(folder):
 def test_a_pace_is_kept_by_all_together(monkeypatch):
     """On a clock that only sleeping moves."""
     now, slept = [100.0], []
-    monkeypatch.setattr(pace_module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(pace_module.time, "sleep", slept.append)
+    monkeypatch.setattr(files_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(files_module.time, "sleep", slept.append)
     pace = Pace(1000)
     pace.wait(500)
     pace.wait(1500)

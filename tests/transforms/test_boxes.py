@@ -65,7 +65,7 @@ def test_a_box_is_around_what_is_left_of_its_mask(seed):
     compiled, key = compile(zero_fill(moves(rng))), any_key(rng).arguments()
     boxes = any_boxes(rng, height, width, 5)
 
-    moved = compiled.boxes(boxes, height, width, **key)
+    moved = compiled.boxes_kept(boxes, height, width, **key)[0]
 
     left = dict(zip(moved.labels.tolist(), moved.xyxy, strict=True))
     for label, box in zip(boxes.labels.tolist(), boxes.xyxy, strict=True):
@@ -84,7 +84,7 @@ def test_a_resized_box_is_around_its_resized_mask(seed):
     compiled, key = compile(transforms), any_key(rng).arguments()
     boxes = any_boxes(rng, height, width, 5)
 
-    moved = compiled.boxes(boxes, height, width, **key, min_area=0)
+    moved = compiled.boxes_kept(boxes, height, width, **key, min_area=0)[0]
 
     left = dict(zip(moved.labels.tolist(), moved.xyxy, strict=True))
     for label, box in zip(boxes.labels.tolist(), boxes.xyxy, strict=True):
@@ -124,7 +124,7 @@ def test_labels_stay_with_their_boxes():
     """What is dropped takes its label along."""
     boxes = boxes_of((0, 0, 4, 4), (10, 10, 20, 20), (28, 28, 32, 32), labels=[7, 8, 9])
 
-    moved = compile([CenterCrop(12)]).boxes(boxes, 32, 32, **KEY)
+    moved = compile([CenterCrop(12)]).boxes_kept(boxes, 32, 32, **KEY)[0]
 
     assert moved.labels.tolist() == [8]
     assert moved.labels.dtype == np.int64
@@ -138,21 +138,24 @@ def test_small_boxes_are_dropped_by_the_area_that_comes_out():
     boxes = boxes_of((0, 0, 8, 8), (0, 0, 4, 4), (0, 0, 0, 8))
     compiled = compile([Resize((16, 16))])  # of 32 x 32: areas become a quarter
 
-    kept = {area: compiled.boxes(boxes, 32, 32, **KEY, min_area=area).labels.tolist() for area in (0, 4, 4.1, 16, 17)}
+    kept = {
+        area: compiled.boxes_kept(boxes, 32, 32, **KEY, min_area=area)[0].labels.tolist()
+        for area in (0, 4, 4.1, 16, 17)
+    }
 
     assert kept == {0: [0, 1], 4: [0, 1], 4.1: [0], 16: [0], 17: []}
 
 
 def test_a_border_shows_nothing_of_what_was_cut_off():
     """A crop that is padded again leaves its boxes clipped."""
-    moved = compile([CenterCrop(10), Pad(5)]).boxes(boxes_of((0, 0, 20, 20)), 20, 20, **KEY)
+    moved = compile([CenterCrop(10), Pad(5)]).boxes_kept(boxes_of((0, 0, 20, 20)), 20, 20, **KEY)[0]
 
     assert moved.xyxy.tolist() == [[5, 5, 15, 15]]
 
 
 def test_no_boxes_stay_no_boxes():
     """An image without boxes has none afterwards."""
-    moved = compile([RandomResizedCrop(8)]).boxes(boxes_of(), 20, 20, **KEY)
+    moved = compile([RandomResizedCrop(8)]).boxes_kept(boxes_of(), 20, 20, **KEY)[0]
 
     assert moved.xyxy.shape == (0, 4)
     assert moved.labels.shape == (0,)

@@ -65,7 +65,7 @@ def assemble(
     parts: list[Part] = []
     lengths: list[int] = []
     counts: dict[str, Any] = {field.name: np.zeros(256, np.int64) for field in fields if field.is_pixels}
-    with dest.whole_file(INDEX) as path:
+    with dest.atomic_path(INDEX) as path:
         index = write_index(path, fields, _tables(dest, n_shards, fields, parts, counts, lengths))
     skipped = [entry for part in parts for entry in part.skipped]
     manifest = Manifest(
@@ -89,7 +89,7 @@ def assemble(
         skipped=tuple({"key": key, "reason": reason} for key, reason in skipped[:MAX_SKIPPED]),
         writer=writer_name(),
     )
-    with dest.whole_file(MANIFEST) as path:
+    with dest.atomic_path(MANIFEST) as path:
         path.write_bytes(manifest.to_bytes())
     dest.complete(len(manifest.shards))
     stats = replace(stats, stored_bytes=sum(lengths), lossy=sum(part.lossy for part in parts))

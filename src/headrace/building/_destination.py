@@ -19,8 +19,8 @@ import pyarrow as pa
 from headrace.building._parts import Part, file_checksum, read_part, write_part
 from headrace.building._swap import keep_hidden_files, path_of_new, recover, swap
 from headrace.errors import BuildError
+from headrace.files import TEMPORARY_SUFFIX, atomic_path, publish, sync_folder
 from headrace.records.checksum import to_hex
-from headrace.records.durable import TEMPORARY, put, sync_folder, whole_file
 from headrace.records.manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
 from headrace.records.schema import Field, arrow_schema
 
@@ -100,12 +100,12 @@ class Destination:
             if self._replaces and before is None:  # killed after the swap: this is the old dataset
                 keep_hidden_files(self.folder, self.path, BUILDING)
             _clear(self.folder)
-            with whole_file(path, self._token) as temporary:
+            with atomic_path(path, self._token) as temporary:
                 temporary.write_text(json.dumps(options, ensure_ascii=False, indent=1), encoding="utf-8")
 
     def _temporary_files(self) -> Iterator[Path]:
         for folder in (self.folder, self.folder / SHARDS, self._building):
-            yield from folder.glob(f".*{TEMPORARY}")
+            yield from folder.glob(f".*{TEMPORARY_SUFFIX}")
 
     def begin(self, number: int) -> Path:
         """Create the temporary file of a shard."""
@@ -120,12 +120,12 @@ class Destination:
         with _as_build_error(path):
             os.truncate(temporary, n_bytes)  # the padding after the last rendition
             checksum = file_checksum(temporary)
-            put(temporary, path)
+            publish(temporary, path)
         batches = [batch for stream in rows for batch in pa.ipc.open_stream(stream)]
         table = pa.Table.from_batches(batches, schema=self._schema)
         done = replace(part, shard=Shard(n_bytes, to_hex(checksum), table.num_rows))
         named = self._part_path(number)
-        with _as_build_error(named), whole_file(named, self._token) as unnamed:
+        with _as_build_error(named), atomic_path(named, self._token) as unnamed:
             write_part(unnamed, done, table)
         return done
 
@@ -155,12 +155,12 @@ class Destination:
             )
         return read
 
-    def whole_file(self, name: str) -> contextlib.AbstractContextManager[Path]:
+    def atomic_path(self, name: str) -> contextlib.AbstractContextManager[Path]:
         """Return a context manager with a temporary path, which is renamed to `name` at the end."""
-        return whole_file(self.folder / name, self._token)
+        return atomic_path(self.folder / name, self._token)
 
     def _temporary_shard(self, number: int) -> Path:
-        return self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY}"
+        return self.folder / SHARDS / f".{number:06d}.{self._token}{TEMPORARY_SUFFIX}"
 
     def _part_path(self, number: int) -> Path:
         return self._building / f"{number:06d}.part"

@@ -17,9 +17,10 @@ import typer
 import headrace
 from headrace.cli.shared.conversion import ConvertedFile, convert_files
 from headrace.cli.shared.options import Files, Force, MaxPixels, Output, Quiet, Workers
-from headrace.cli.shared.pictures import read_picture, require_imagecodecs
 from headrace.errors import HeadraceError, UnsupportedImage
 from headrace.files import read_file
+from headrace.formats.foreign import read_picture
+from headrace.formats.optional import require_imagecodecs
 
 FileFormat: TypeAlias = Literal["png", "npy"]
 

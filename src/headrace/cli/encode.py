@@ -13,9 +13,9 @@ import typer
 import headrace
 from headrace.cli.shared.conversion import ConvertedFile, convert_files
 from headrace.cli.shared.options import Files, Force, MaxPixels, Output, Quiet, Workers
-from headrace.cli.shared.pictures import read_picture, readable_suffixes
 from headrace.errors import HeadraceError
 from headrace.files import read_file
+from headrace.formats.foreign import read_picture, readable_suffixes
 
 
 def encode(

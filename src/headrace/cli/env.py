@@ -58,7 +58,7 @@ def _find() -> dict[str, Any]:
         "active_target": codec.active_target(),
         "decoders": loader.decoders(),
         "devices": loader.devices(),
-        "device_storage": storage.how(),
+        "device_storage": storage.transfer_method(),
         "packages": {name: _version(name) for name in _PACKAGES},
     }
 

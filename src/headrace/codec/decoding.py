@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From bytes to pixels."""
+"""Inspect, decode and verify `.hri` images."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from headrace import _core
 from headrace.errors import ImageTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
     from typing_extensions import Buffer
@@ -19,6 +21,44 @@ if TYPE_CHECKING:
     Region: TypeAlias = tuple[int, int, int, int]
 
 _PIECE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """The header of an encoded image."""
+
+    width: int
+    height: int
+    channels: int
+    dtype: np.dtype[Any]
+    mode: Literal["fast", "dense"]
+    tile_shape: tuple[int, int]
+    """Rows and columns of a tile. Tiles at the right and bottom edges may be smaller."""
+    metadata: Mapping[str, bytes]
+    n_bytes: int
+    """Size of the encoded image."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the decoded array: `(H, W)` for one channel, otherwise `(H, W, C)`."""
+        if self.channels == 1:
+            return (self.height, self.width)
+        return (self.height, self.width, self.channels)
+
+
+def inspect(data: Buffer) -> ImageInfo:
+    """Read the header of an encoded image. Its checksum and tile index are verified, its tiles are not read."""
+    header = _core.inspect(data)
+    return ImageInfo(
+        width=header.width,
+        height=header.height,
+        channels=header.channels,
+        dtype=np.dtype(header.dtype),
+        mode=cast('Literal["fast", "dense"]', header.mode),
+        tile_shape=(_core.TILE_HEIGHT, header.tile_width),
+        metadata=MappingProxyType(header.metadata),
+        n_bytes=header.n_bytes,
+    )
 
 
 def decode(
@@ -29,21 +69,21 @@ def decode(
     threads: int = 1,
     max_pixels: int = 2**30,
 ) -> npt.NDArray[Any]:
-    """Decode an image, or a region of it, to an array `[H, W]` or `[H, W, C]` of uint8, uint16 or int16.
+    """Decode an image or a region of it to an array `[H, W]` or `[H, W, C]` of uint8, uint16 or int16.
+
+    Releases the GIL; any number of threads may decode at once.
 
     Args:
         data: The encoded image: bytes, a memoryview, an mmap, a contiguous array of bytes.
         region: `(top, left, height, width)`; only the tiles that it touches are read.
-        out: Decode into this array and return it. Its rows must be contiguous; they may be any distance apart, so a
-            slice of a batch or a crop of a larger image will do. After an error its contents are unspecified.
-        threads: Over how many threads to spread the tiles; 0 takes every core.
-        max_pixels: Refuse to produce more pixels than this.
+        out: Decode into this array and return it. Each row must be contiguous, but rows need not be adjacent: a slice
+            of a batch or a crop of a larger array is allowed. Its contents are unspecified after an error.
+        threads: Number of threads that decode tiles; 0 means one per core.
+        max_pixels: Raise if more pixels than this would be decoded.
 
     Raises:
-        CorruptImage: The bytes are damaged, truncated or no `.hri` image at all.
-        ImageTooLarge: More than `max_pixels` would be produced.
-
-    The GIL is released while decoding; any number of threads may decode at once.
+        CorruptImage: The bytes are damaged, truncated or not an `.hri` image.
+        ImageTooLarge: More than `max_pixels` would be decoded.
 
     """
     return _core.decode(data, region, out, threads, max_pixels)
@@ -57,46 +97,45 @@ def decode_many(
     threads: int = 0,
     max_pixels: int = 2**30,
 ) -> list[np.ndarray[Any, np.dtype[Any]]] | npt.NDArray[Any]:
-    """Decode many images at once, each on one of `threads` threads (0: one a core).
+    """Decode many images in parallel, one thread per image.
 
-    Without `out` the result is a list of arrays, whether their shapes agree or not. With `out`, an array
-    `[N, H, W]` or `[N, H, W, C]` that every image must fit, the images are decoded into it and it is returned.
+    Return a list of arrays; with `out`, an array `[N, H, W]` or `[N, H, W, C]`, decode into it and return it.
 
     Args:
         datas: The encoded images.
-        regions: For each image a region, as for `decode`, or None for the whole of it.
-        out: Rows must be contiguous; images and rows may be any distance apart.
-        threads: How many threads share the images.
-        max_pixels: Refuse to produce more pixels than this for any one image.
+        regions: For each image a region, as for `decode`, or None for the complete image.
+        out: Each row must be contiguous; images and rows need not be adjacent. Every image must have this shape.
+        threads: Number of threads; 0 means one per core.
+        max_pixels: Raise if more pixels than this would be decoded for one image.
 
-    An error is raised for the first image that is at fault: the message begins with its position in `datas`, which is
-    also the error's `index`.
+    An error is raised for the first image that fails. Its message starts with the position in `datas`, which is also
+    the error's `index`.
 
     """
     if isinstance(datas, (bytes, bytearray, memoryview)):
-        raise TypeError("decode_many takes several encoded images; for one, use decode")
+        raise TypeError("decode_many takes a list of encoded images; use decode for one")
     images = datas if type(datas) is list else list(datas)
     many = _core.decode_many(images, regions, out, threads, max_pixels)
     return cast("list[np.ndarray[Any, np.dtype[Any]]] | npt.NDArray[Any]", many)
 
 
 def verify(data: Buffer, *, threads: int = 0, max_pixels: int = 2**30) -> None:
-    """Decode every tile of an image and keep none, in pieces of at most 16 MiB or one tile.
+    """Check every tile of an image by decoding it, in pieces of at most 16 MiB or one tile.
 
     Raises:
-        CorruptImage: The bytes are damaged, truncated or no `.hri` image at all.
-        ImageTooLarge: The image has more than `max_pixels`; the limit bounds the time, for memory is bounded anyway.
+        CorruptImage: The bytes are damaged, truncated or not an `.hri` image.
+        ImageTooLarge: The image has more than `max_pixels`, a limit on time: memory is bounded in any case.
 
     """
     head = _core.inspect(data)
     if head.height * head.width > max_pixels:
         raise ImageTooLarge(
             f"the image has {head.width} x {head.height} = {head.width * head.height} pixels, more than "
-            f"max_pixels={max_pixels}; raise max_pixels to verify it all the same"
+            f"max_pixels={max_pixels}; raise max_pixels to verify it"
         )
     dtype = np.dtype(head.dtype)
     n_pixels = _PIECE_BYTES // (head.channels * dtype.itemsize)
-    # Whole tiles, so that none is decoded twice: as many side by side as fit, then as many rows of them.
+    # Pieces consist of complete tiles, so that no tile is decoded twice: first as many columns as fit, then rows.
     tile_height, tile_width = _core.TILE_HEIGHT, head.tile_width
     width = min(head.width, max(1, n_pixels // (tile_height * tile_width)) * tile_width)
     height = min(head.height, max(1, n_pixels // (tile_height * width)) * tile_height)
@@ -108,5 +147,5 @@ def verify(data: Buffer, *, threads: int = 0, max_pixels: int = 2**30) -> None:
 
 
 def matches(data: Buffer, image: npt.NDArray[Any]) -> bool:
-    """Whether a file decodes to the very pixels, depth and channels of a contiguous image, strip by strip in cache."""
+    """Return whether a file decodes exactly to a contiguous image. Compares strip by strip, in the CPU's cache."""
     return _core.matches(data, image)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as an image, `[H, W]` or `[H, W, C]` of uint8, uint16 or int16, and what to do about the rest."""
+"""Check that an array is an image: `[H, W]` or `[H, W, C]` of uint8, uint16 or int16."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REMEDIES = {
 
 
 def as_image(image: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return the array itself if the core can read it, or a converted one if nothing is lost by that.
+    """Return the array itself if the core can read it, or a copy in native byte order.
 
     Raises:
         UnsupportedImage: Another dtype or shape; the message says how to convert.
@@ -38,9 +38,9 @@ def as_image(image: npt.ArrayLike) -> npt.NDArray[Any]:
     if array.dtype not in _DTYPES:
         native = array.dtype.newbyteorder("=")
         if native not in _DTYPES:
-            remedy = _REMEDIES.get(array.dtype.kind, "an image is an array of numbers")
+            remedy = _REMEDIES.get(array.dtype.kind, "an image must be an array of numbers")
             raise UnsupportedImage(
-                f"an image is uint8, uint16 or int16, not {array.dtype} {list(array.shape)}: {remedy}"
+                f"an image must be uint8, uint16 or int16; got {array.dtype} {list(array.shape)}: {remedy}"
             )
         array = array.astype(native)
     _check_shape(array.shape, array.dtype)
@@ -52,15 +52,15 @@ def _as_array(image: Any) -> npt.NDArray[Any]:
         return np.asarray(image)
     try:
         array = np.asarray(image)
-    except (TypeError, RuntimeError) as error:  # on a device, with a gradient, or of a dtype that NumPy lacks
+    except (TypeError, RuntimeError) as error:  # on a device, with a gradient, or of a dtype that NumPy does not have
         raise UnsupportedImage(
             f"this tensor cannot be read as an array ({error}); encode tensor.detach().cpu().to(torch.uint8).numpy()"
         ) from error
     channels_first = array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] > 4
     if channels_first:
         raise UnsupportedImage(
-            f"an image is [H, W, C], and this tensor {list(array.shape)} looks like [C, H, W]; "
-            "encode tensor.permute(1, 2, 0), which costs no copy"
+            f"an image must be [H, W, C]; this tensor {list(array.shape)} looks like [C, H, W]; "
+            "encode tensor.permute(1, 2, 0), which does not copy"
         )
     return array
 
@@ -68,13 +68,15 @@ def _as_array(image: Any) -> npt.NDArray[Any]:
 def _check_shape(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     if len(shape) not in (2, 3):
         remedy = "; encode the images of a batch one by one" if len(shape) == 4 else ""
-        raise UnsupportedImage(f"an image is [H, W] or [H, W, C], and this array is {list(shape)}{remedy}")
+        raise UnsupportedImage(f"an image must be [H, W] or [H, W, C]; got {list(shape)}{remedy}")
     if 0 in shape:
-        raise UnsupportedImage(f"an image has at least one pixel, and this array is {dtype} {list(shape)}")
+        raise UnsupportedImage(f"an image must have at least one pixel; got {dtype} {list(shape)}")
     if max(shape[:2]) > 65535:
-        raise UnsupportedImage(f"an image has at most 65535 rows and columns, and this array is {list(shape)}; cut it")
+        raise UnsupportedImage(
+            f"an image must have at most 65535 rows and columns; got {list(shape)}; cut it into parts"
+        )
     if len(shape) == 3 and shape[2] > 64:
         raise UnsupportedImage(
-            f"an image is [H, W, C] with at most 64 channels, and this array is {list(shape)}; "
-            "if it is [C, H, W], encode image.transpose(1, 2, 0), which costs no copy"
+            f"an image must be [H, W, C] with at most 64 channels; got {list(shape)}; "
+            "if it is [C, H, W], encode image.transpose(1, 2, 0), which does not copy"
         )

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Teach Pillow to open and save `.hri`: import this module once, then use `Image.open` and `image.save` as ever.
+"""A Pillow plugin for `.hri`: import this module once, then use `Image.open` and `image.save` as usual.
 
     import headrace.codec.pillow
     Image.open("photo.png").save("photo.hri", mode="fast")
     Image.open("photo.hri").show()
 
 Options of `save`: `mode` ("dense" or "fast"), `threads`, `icc_profile`, `exif`, `xmp` (by default those of the image)
-and `metadata`, a mapping of further entries (by default `image.info["metadata"]`, where `open` leaves them).
+and `metadata`, a mapping of further entries (by default `image.info["metadata"]`, where `open` stores them).
 
-What Pillow cannot hold (16 bit with several channels, int16, more than four channels) raises `UnsupportedImage` and is
-never reduced to what it can. Errors are also `OSError`, which is what users of Pillow catch.
+Images without a Pillow mode (16 bits with several channels, int16, more than four channels) raise `UnsupportedImage`;
+they are never reduced. All errors are also `OSError`, which users of Pillow catch.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageFile
 
-from headrace.codec._encode import encode
-from headrace.codec._inspect import inspect
-from headrace.codec.decoding import decode
+from headrace.codec._encoding import encode
+from headrace.codec.decoding import decode, inspect
 from headrace.errors import CorruptImage, UnsupportedImage
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.codec._inspect import ImageInfo
+    from headrace.codec.decoding import ImageInfo
 
 __all__ = ["CorruptImageFile", "HriImageFile", "UnsupportedImageFile", "metadata_of", "to_array"]
 
 _MAGIC = b"\x89HRI"
-_EXIF_PREFIX = b"Exif\x00\x00"  # Pillow keeps the prefix of JPEG's APP1; the format carries EXIF without it
+_EXIF_PREFIX = b"Exif\x00\x00"  # Pillow keeps the prefix of JPEG's APP1 segment; `.hri` stores EXIF without it
 _INFO_KEYS = {"icc": "icc_profile", "exif": "exif", "xmp": "xmp"}
 _MODES = {
     ("uint8", 1): "L",
@@ -44,20 +43,20 @@ _MODES = {
 
 
 class CorruptImageFile(CorruptImage, OSError):
-    """A damaged file, in the shape that users of Pillow expect."""
+    """A damaged file, as an OSError."""
 
 
 class UnsupportedImageFile(UnsupportedImage, OSError):
-    """A file that Pillow has no mode for, or an image that a file cannot hold."""
+    """A file without a Pillow mode, or an image that `.hri` cannot hold, as an OSError."""
 
 
 class HriImageFile(ImageFile.ImageFile):
-    """An `.hri` file opened by Pillow. Pixels are decoded when they are first asked for."""
+    """An `.hri` file opened by Pillow. Pixels are decoded on first use."""
 
     format = "HRI"
     format_description = "Headrace image"
 
-    _encoded: bytes | None = None  # until loaded; on the class because copies and pickles never have it
+    _encoded: bytes | None = None  # None once loaded; a class attribute because copies and pickles do not have it
 
     def _open(self) -> None:
         assert self.fp is not None
@@ -70,7 +69,7 @@ class HriImageFile(ImageFile.ImageFile):
     def load(self) -> Any:
         """Decode the pixels, once."""
         if self._encoded is not None:
-            # Pillow has already judged the size, by its own limit.
+            # Pillow has already checked the size against its own limit.
             array = _translated(decode, self._encoded, max_pixels=self.width * self.height)
             self.im = Image.frombytes(self.mode, self.size, memoryview(array).cast("B")).im
             self.readonly = 0
@@ -78,7 +77,7 @@ class HriImageFile(ImageFile.ImageFile):
         return super().load()
 
     def verify(self) -> None:
-        """Check every checksum of the file, without keeping the pixels."""
+        """Check every checksum of the file and discard the pixels."""
         if self._encoded is not None:
             _translated(decode, self._encoded, max_pixels=self.width * self.height)
             self._encoded = None
@@ -92,10 +91,14 @@ class HriImageFile(ImageFile.ImageFile):
 
 
 def to_array(image: Image.Image) -> npt.NDArray[Any]:
-    """The pixels as an array that the format can hold, exactly; otherwise `UnsupportedImage`.
+    """Return the pixels as an array without losing anything.
 
-    Bilevel images become 0 and 255. A transparent colour becomes an alpha channel. Palettes are resolved to their
-    colours, unless two used entries have the same one: then the image says more in its indices than in its colours.
+    Bilevel images become 0 and 255. A transparent color becomes an alpha channel. Palettes are looked up.
+
+    Raises:
+        UnsupportedImage: The format cannot hold the image, or two used palette entries have the same color, so that
+            the indices would be lost.
+
     """
     mode = image.mode
     if mode == "P":
@@ -106,30 +109,30 @@ def to_array(image: Image.Image) -> npt.NDArray[Any]:
         image = image.convert("L")
     elif mode not in {"L", "LA", "RGB", "RGBA"} and (not mode.startswith("I;16") or "transparency" in image.info):
         raise UnsupportedImageFile(
-            f"an .hri file does not hold Pillow's mode {mode}; convert the image to L, LA, RGB, RGBA or I;16 first, "
+            f"an .hri file cannot hold Pillow's mode {mode}; convert the image to L, LA, RGB, RGBA or I;16 first, "
             "if that loses nothing that you need"
         )
     return np.asarray(image)
 
 
 def metadata_of(image: Image.Image) -> dict[str, bytes]:
-    """The ICC, EXIF and XMP blocks that an opened image carries, under the format's keys."""
+    """Return the ICC, EXIF and XMP blocks of an opened image under the keys of `.hri` metadata."""
     found = {key: _as_block(image.info.get(name)) for key, name in _INFO_KEYS.items()}
     return {key: block for key, block in found.items() if block}
 
 
 def _resolve_palette(image: Image.Image) -> Image.Image:
     has_alpha = "transparency" in image.info or (image.palette is not None and image.palette.mode == "RGBA")
-    colours = "RGBA" if has_alpha else "RGB"
+    mode = "RGBA" if has_alpha else "RGB"
     every_entry = image.resize((256, 1))  # keeps the palette and its transparency
     every_entry.putdata(range(256))
     used = np.flatnonzero(image.histogram())
-    if len(np.unique(np.asarray(every_entry.convert(colours))[0, used], axis=0)) < len(used):
+    if len(np.unique(np.asarray(every_entry.convert(mode))[0, used], axis=0)) < len(used):
         raise UnsupportedImageFile(
-            "two entries in use of the image's palette have the same colour, so that its colours do not tell its "
-            "indices; encode np.asarray(image) to keep the indices, or save image.convert('RGB') to keep the colours"
+            "two used palette entries have the same color, so the indices would be lost; encode np.asarray(image) to "
+            "keep the indices, or save image.convert('RGB') to keep the colors"
         )
-    return image.convert(colours)
+    return image.convert(mode)
 
 
 def _pillow_mode(head: ImageInfo) -> str:
@@ -152,7 +155,7 @@ def _info_of(head: ImageInfo) -> dict[str, Any]:
 
 
 def _as_block(block: Any) -> bytes:
-    """A metadata block as the format carries it, from any of the shapes in which Pillow's users pass it."""
+    """Return a metadata block as bytes, from any of the types that Pillow accepts."""
     if isinstance(block, Image.Exif):
         block = block.tobytes()
     if isinstance(block, str):
@@ -161,7 +164,7 @@ def _as_block(block: Any) -> bytes:
 
 
 def _translated(call: Any, *args: Any, **options: Any) -> Any:
-    """Call the codec; what is wrong with the file becomes an OSError too, with all that was known of it."""
+    """Call the codec; errors become subclasses of OSError and keep their attributes."""
     try:
         return call(*args, **options)
     except (CorruptImage, UnsupportedImage) as error:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to store one image as bytes, behind one small protocol: hri, jpeg, png, raw, webp.
+"""The formats that store one image as bytes, behind one interface: hri, jpeg, png, raw, webp.
 
     shape = formats.get("png").probe(data)
     image = formats.get("png").decode(data, color="RGB", region=(0, 0, 224, 224))
     data = formats.get("hri").encode(image, mode="fast")
 
-A format's module, and with it Pillow, is imported when the format is first asked for.
+The module of a format, and with it Pillow, is imported on first use.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.errors import HeadraceError, UnsupportedImage
 from headrace.formats import exif
-from headrace.formats._backends import backends, use_backend
-from headrace.formats._pixels import byte_view
-from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region, byte_view
+from headrace.formats.optional import backends, use_backend
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,7 +43,7 @@ __all__ = [
 
 NAMES = ("hri", "jpeg", "png", "raw", "webp")
 
-# What files are called whose images `decode` reads, in lower case: those of our formats, then the others'.
+# Suffixes of the files that `decode` reads, in lower case: our formats, then others.
 IMAGE_SUFFIXES = (
     *(".hri", ".jpg", ".jpeg", ".png", ".hrr", ".webp"),
     *(".bmp", ".gif", ".pbm", ".pgm", ".pnm", ".ppm", ".tif", ".tiff"),
@@ -54,22 +53,22 @@ IMAGE_SUFFIXES = (
 
 @functools.cache
 def get(name: str) -> Format:
-    """The format of that name."""
+    """Return the format with this name."""
     if name not in NAMES:
-        raise UnsupportedImage(f"there is no format {name!r}; the formats are {', '.join(NAMES)}")
+        raise UnsupportedImage(f"format must be one of {', '.join(NAMES)}; got {name!r}")
     return cast("Format", importlib.import_module(f"headrace.formats.{name}").FORMAT)
 
 
 def parse(text: str) -> tuple[Format, str | None]:
-    """Read `"hri:dense"`, `"jpeg:90"` or `"png"`: the format, and its mode if one is named."""
+    """Parse `"hri:dense"`, `"jpeg:90"` or `"png"` into the format and its mode, if any."""
     name, colon, mode = text.partition(":")
     if colon and not mode:
-        raise UnsupportedImage(f"format {text!r} ends in a colon; write {name!r} or name a mode after it")
+        raise UnsupportedImage(f"format {text!r} must have a mode after the colon; or write {name!r}")
     return get(name), mode or None
 
 
 def sniff(data: Buffer) -> str | None:
-    """The name of the format that the first bytes belong to; None if it is none of ours."""
+    """Return the name of the format that the first bytes belong to; None if it is not one of ours."""
     head = bytes(byte_view(data)[:12])
     if head.startswith(b"\xff\xd8\xff"):
         return "jpeg"
@@ -83,7 +82,7 @@ def sniff(data: Buffer) -> str | None:
 def decode(
     data: Buffer, *, color: Color = "keep", region: Region | None = None, max_pixels: int = MAX_PIXELS
 ) -> npt.NDArray[Any]:
-    """Decode an image of whatever format its first bytes show: one of ours, or one that `foreign` reads."""
+    """Decode an image of any format, recognized by its first bytes: one of ours, or one that `foreign` reads."""
     name = sniff(data)
     if name is None:
         from headrace.formats import foreign  # noqa: PLC0415 - rarely needed, and brings Pillow
@@ -93,23 +92,23 @@ def decode(
 
 
 def has_more_pages(data: Buffer) -> bool:
-    """Whether a file holds more than the image that `decode` gives: pages of a TIFF, frames of a GIF or APNG."""
+    """Return whether a file contains more than the image that `decode` returns: TIFF pages, GIF or APNG frames."""
     name = sniff(data)
     if name == "png":
         from headrace.formats.containers import _png_chunks  # noqa: PLC0415
 
         return _png_chunks.is_animated(byte_view(data))
     if name is not None:
-        return False  # an animated WebP is refused by its decoder
+        return False  # the decoder refuses an animated WebP
     from headrace.formats import foreign  # noqa: PLC0415 - rarely needed, and brings Pillow
 
     return foreign.has_more_pages(data)
 
 
 def orientation(data: Buffer) -> int:
-    """The EXIF orientation of a file, 1 to 8: 1 for upright, for none, and for what cannot be read.
+    """Return the EXIF orientation of a file, 1 to 8. It is 1 (upright) if the file has none or cannot be read.
 
-    It is recorded, never applied: pixels come as they are stored.
+    `decode` does not apply it.
     """
     name = sniff(data)
     if name is None:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every format promises, and the words its callers use."""
+"""The base class of all formats, and the types of its interface."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+from headrace.errors import CorruptImage, UnsupportedImage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,13 +17,14 @@ if TYPE_CHECKING:
 
 Color: TypeAlias = Literal["keep", "RGB", "index"]
 Region: TypeAlias = tuple[int, int, int, int]
+Out: TypeAlias = "npt.NDArray[Any] | None"
 
 MAX_PIXELS = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class ImageShape:
-    """What a file's head says of its decoded image."""
+    """Size, channels and dtype of a decoded image, as the header of its file gives them."""
 
     height: int
     width: int
@@ -31,28 +35,33 @@ class ImageShape:
     @property
     def array(self) -> tuple[int, ...]:
         """The shape of the decoded array: `(H, W)` for one channel, otherwise `(H, W, C)`."""
-        if self.channels == 1:
-            return (self.height, self.width)
-        return (self.height, self.width, self.channels)
+        return (self.height, self.width) if self.channels == 1 else (self.height, self.width, self.channels)
 
     def converted(self, color: Color) -> ImageShape:
-        """Return the shape after decoding with a color, of an image that is not a palette."""
+        """Return the shape after decoding with a color, for an image without a palette."""
         return replace(self, channels=3) if color == "RGB" and self.channels <= 4 else self
 
 
-class Format(Protocol):
-    """A way to store one image as bytes. Stateless, picklable, safe to use from any number of threads."""
+class Format(ABC):
+    """A way to store one image as bytes. Stateless, picklable and thread-safe.
 
-    name: str
-    lossless: bool
-    """What `encode` writes decodes to the very same pixels."""
-    suffix: str
-    can_decode_region: bool
-    """A region costs about its share of the whole; otherwise the whole is decoded and cropped."""
+    A format implements `probe`, `metadata`, `_decode` and `_encode`.
+    """
 
+    name: ClassVar[str]
+    lossless: ClassVar[bool]
+    """Decoding what `encode` wrote gives exactly the same pixels."""
+    suffix: ClassVar[str]
+    can_decode_region: ClassVar[bool]
+    """Decoding a region costs about its share of the image. Other formats decode the complete image and crop it."""
+
+    @abstractmethod
     def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
-        """Read and validate the head; return what `decode` gives with the same `color`. No pixel is decoded."""
-        ...
+        """Read and check the header. Return what `decode` with the same `color` gives, without decoding pixels."""
+
+    @abstractmethod
+    def metadata(self, data: Buffer) -> dict[str, bytes]:
+        """Return the `icc`, `exif` and `xmp` blocks of a file, and `color: CMYK` for a JPEG in CMYK."""
 
     def decode(
         self,
@@ -63,43 +72,80 @@ class Format(Protocol):
         out: npt.NDArray[Any] | None = None,
         max_pixels: int = MAX_PIXELS,
     ) -> npt.NDArray[Any]:
-        """Decode to `[H, W]` or `[H, W, C]`; a region equals the crop of the whole, bit for bit.
+        """Decode to `[H, W]` or `[H, W, C]`. A region equals the crop of the complete image. Releases the GIL.
 
         Args:
-            data: A whole file. Bytes after its end are ignored where the format allows them.
-            color: `"RGB"` gives three channels: gray is repeated, alpha dropped, CMYK converted as Pillow does. Depth
-                stays as it is. `"keep"` leaves the channels as stored, except that a palette is looked up; `"index"`
-                leaves the palette's indices too, which is what a label map means by them.
+            data: A complete file. Bytes after its end are ignored where the format allows them.
+            color: `"RGB"` gives three channels: gray is repeated, alpha is dropped, and CMYK is converted as Pillow
+                does; the bit depth stays. `"keep"` returns the channels as stored, and the colors of a palette.
+                `"index"` also returns the channels as stored, but the indices of a palette, which label maps use.
             region: `(top, left, height, width)`.
-            out: Written to and returned; of the result's shape and dtype. Unspecified contents after an error.
-            max_pixels: Refuse, from the head alone, to decode more; a format that cannot decode a region by itself
-                counts the whole image.
+            out: Array to decode into and return, of the result's shape and dtype. Unspecified contents after an error.
+            max_pixels: Raise if the header announces more. Formats that cannot decode a region count the complete
+                image.
 
         Raises:
-            CorruptImage: Damaged, truncated or hostile bytes.
-            UnsupportedImage: Bytes of a kind that is not read, such as an animation.
-            ImageTooLarge: More than `max_pixels`.
-
-        The GIL is released while the pixels are decoded.
+            CorruptImage: The bytes are damaged, truncated or hostile.
+            UnsupportedImage: The file is of a kind that is not supported, such as an animation.
+            ImageTooLarge: The image has more than `max_pixels`.
 
         """
-        ...
+        check_color(color)
+        return self._decode(byte_view(data), color, region, out, max_pixels)
 
     def encode(
         self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
     ) -> bytes:
-        """Encode an image.
+        """Encode an image. The bytes depend on the arguments and on library versions, not on `use_backend`.
 
         Args:
-            image: `[H, W]` or `[H, W, C]`, uint8, uint16 or int16; a format that cannot hold it says so.
-            mode: What follows the colon in `hri:fast`, `jpeg:90`, `png:9`; None for the format's own default.
-            metadata: `icc`, `exif` and `xmp` blocks, as `metadata` gives them. What a format cannot carry is left out.
+            image: `[H, W]` or `[H, W, C]`, uint8, uint16 or int16.
+            mode: What follows the colon in `hri:fast`, `jpeg:90`, `png:9`; None is the default of the format.
+            metadata: `icc`, `exif` and `xmp` blocks as `metadata` returns them. Blocks that the format cannot store
+                are dropped.
 
-        The bytes depend on the arguments and the versions of the libraries, not on the backend that decodes.
+        Raises:
+            UnsupportedImage: The format cannot store this image, or does not have this mode.
 
         """
-        ...
+        from headrace.codec.images import as_image  # noqa: PLC0415 - loads the extension, which decoders may not need
 
-    def metadata(self, data: Buffer) -> dict[str, bytes]:
-        """The `icc`, `exif` and `xmp` blocks of a file; a JPEG in CMYK also says `color: CMYK`."""
-        ...
+        image = as_image(image)
+        if image.ndim == 3 and image.shape[2] == 1:
+            image = image[..., 0]
+        return self._encode(image, mode, dict(metadata or {}))
+
+    @abstractmethod
+    def _decode(
+        self, view: memoryview, color: Color, region: Region | None, out: Out, max_pixels: int
+    ) -> npt.NDArray[Any]: ...
+
+    @abstractmethod
+    def _encode(self, image: npt.NDArray[Any], mode: str | None, metadata: dict[str, bytes]) -> bytes:
+        """Encode an image that `as_image` has checked; one channel is always `[H, W]`."""
+
+
+def byte_view(data: Buffer) -> memoryview:
+    """Return a flat, read-only view of the bytes of a buffer."""
+    view = memoryview(data).toreadonly()
+    if not view.c_contiguous:
+        raise TypeError("encoded bytes must be contiguous in memory; pass bytes(data)")
+    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+
+
+def check_color(color: Color) -> None:
+    if color not in get_args(Color):
+        raise ValueError(f"color must be one of {', '.join(map(repr, get_args(Color)))}; got {color!r}")
+
+
+def refuse_cmyk(name: str, metadata: Mapping[str, bytes]) -> None:
+    """Raise UnsupportedImage if the metadata of an image says that its channels are CMYK."""
+    if metadata.get("color") == b"CMYK":
+        raise UnsupportedImage(f"{name} cannot store CMYK; use hri, or convert the image to RGB")
+
+
+def corrupt(name: str, offset: int, what: str) -> CorruptImage:
+    """Return the error for damage at a byte of a file."""
+    error = CorruptImage(f"{name}, at byte {offset}: {what}")
+    error.offset = offset
+    return error

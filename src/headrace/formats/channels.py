@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the channels of a file beyond gray and RGB are, where the file or its format says so."""
+"""Whether a file's channels beyond gray and RGB are alpha or CMYK, as the file or its format says."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MODES: dict[str, Extra] = {"CMYK": "CMYK", "LA": "alpha", "RGBA": "alpha"}
 
 
 def extra_channels(data: Buffer) -> Extra | None:
-    """Tell whether an image of 2 or 4 channels has alpha or is CMYK; None if it may hold any bands.
+    """Return whether an image with 2 or 4 channels has alpha or is CMYK; None if the channels may mean anything.
 
-    PNG and WebP have no other use for such channels, nor has JPEG. A `.hri` file says it in its metadata, under
-    `color`; raw files do not say it. Of other files Pillow knows it.
+    PNG and WebP can only store alpha, and JPEG only CMYK. An `.hri` file says it in its metadata under `color`; raw
+    files do not say it. For other files Pillow's mode says it.
     """
     name = formats.sniff(data)
     if name in ("png", "webp"):
@@ -40,12 +40,12 @@ def extra_channels(data: Buffer) -> Extra | None:
 
 
 def pillow_extra(mode: str) -> Extra | None:
-    """The same of an image of Pillow's, by its mode."""
+    """Return the same for a mode of Pillow."""
     return _MODES.get(mode)
 
 
 def color_mark(extra: Extra | None, channels: int) -> dict[str, bytes]:
-    """The metadata by which a `.hri` file says it."""
+    """Return the metadata entry that marks these channels in an `.hri` file."""
     if extra == "alpha":
         return {"color": b"LA" if channels == 2 else b"RGBA"}
     return {} if extra is None else {"color": b"CMYK"}

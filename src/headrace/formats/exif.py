@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thing of EXIF that matters to pixels: the orientation, which is recorded, and applied only on request."""
+"""The EXIF orientation: read it, reset it, and rotate pixels accordingly."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SHORT = 3
 
 
 def orientation(exif: bytes) -> int:
-    """The orientation, 1 to 8, of an EXIF block that starts at its TIFF header; 1 if it says nothing valid."""
+    """Return the orientation, 1 to 8, of an EXIF block that starts at its TIFF header; 1 if it has no valid one."""
     place = _find(exif)
     return struct.unpack_from(f"{place[0]}H", exif, place[1])[0] if place is not None else UPRIGHT
 
 
 def upright(exif: bytes) -> bytes:
-    """The same block with the orientation 1, for pixels that have been turned."""
+    """Return the same block with orientation 1, for pixels that have been rotated."""
     place = _find(exif)
     if place is None:
         return exif
@@ -32,7 +32,7 @@ def upright(exif: bytes) -> bytes:
 
 
 def turned(image: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
-    """The pixels `[H, W]` or `[H, W, C]` as an image of that orientation is to be shown; every pixel stays as it is."""
+    """Rotate and flip `[H, W]` or `[H, W, C]` as its orientation demands. Pixel values do not change."""
     if orientation >= 5:
         image = image.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -43,7 +43,7 @@ def turned(image: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
 
 
 def _find(exif: bytes) -> tuple[str, int] | None:
-    """The byte order of a block and where its orientation is; None if it says nothing valid."""
+    """Return the byte order of a block and the offset of its orientation; None if it has no valid one."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
     if order is None or len(exif) < 8:
         return None

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Headrace's own format, by the codec."""
+"""Headrace's own format, decoded and encoded by `headrace.codec`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
-
 from headrace import codec
 from headrace.errors import UnsupportedImage
-from headrace.formats._pixels import byte_view, check_color, deliver
-from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.formats._pixels import cmyk_to_rgb, deliver
+from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
     from typing_extensions import Buffer
 
 _MODES = ("dense", "fast")
 
 
-class Hri:
-    """`.hri`, in mode `dense` (the default) or `fast`. The key `color` of its metadata may say `CMYK`."""
+class Hri(Format):
+    """`.hri`, in mode `dense` (the default) or `fast`. The metadata entry `color` may be `CMYK`."""
 
     name = "hri"
     lossless = True
@@ -33,45 +29,24 @@ class Hri:
         head = codec.inspect(byte_view(data))
         return ImageShape(head.height, head.width, head.channels, head.dtype.name).converted(color)
 
-    def decode(
-        self,
-        data: Buffer,
-        *,
-        color: Color = "keep",
-        region: Region | None = None,
-        out: npt.NDArray[Any] | None = None,
-        max_pixels: int = MAX_PIXELS,
-    ) -> npt.NDArray[Any]:
-        check_color(color)
-        view = byte_view(data)
-        if color != "RGB":
-            return codec.decode(view, region=region, out=out, max_pixels=max_pixels)
-        head = codec.inspect(view)
-        if head.channels == 3:
-            return codec.decode(view, region=region, out=out, max_pixels=max_pixels)
-        image = codec.decode(view, region=region, max_pixels=max_pixels)
-        if head.channels == 4 and head.metadata.get("color") == b"CMYK":
-            image = _cmyk_to_rgb(image)
-        return deliver(image, color=color, region=None, out=out)
-
-    def encode(
-        self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
-    ) -> bytes:
-        if mode not in (None, *_MODES):
-            raise UnsupportedImage(f"hri's modes are {' and '.join(_MODES)}, as in hri:fast, not {mode!r}")
-        chosen = cast('Literal["fast", "dense"]', mode or "dense")
-        return codec.encode(image, mode=chosen, metadata=metadata)
-
     def metadata(self, data: Buffer) -> dict[str, bytes]:
         return dict(codec.inspect(byte_view(data)).metadata)
 
+    def _decode(
+        self, view: memoryview, color: Color, region: Region | None, out: Out, max_pixels: int
+    ) -> npt.NDArray[Any]:
+        head = codec.inspect(view) if color == "RGB" else None
+        if head is None or head.channels == 3:
+            return codec.decode(view, region=region, out=out, max_pixels=max_pixels)
+        image = codec.decode(view, region=region, max_pixels=max_pixels)
+        if head.channels == 4 and head.metadata.get("color") == b"CMYK":
+            image = cmyk_to_rgb(image)
+        return deliver(image, color=color, region=None, out=out)
 
-def _cmyk_to_rgb(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if image.dtype != np.uint8:
-        raise UnsupportedImage(f"CMYK of {image.dtype} has no RGB that others agree on; decode it with color='keep'")
-    from headrace.formats._cmyk import to_rgb  # noqa: PLC0415 - rarely needed, and brings Pillow
-
-    return to_rgb(image)
+    def _encode(self, image: npt.NDArray[Any], mode: str | None, metadata: dict[str, bytes]) -> bytes:
+        if mode not in (None, *_MODES):
+            raise UnsupportedImage(f"hri has the modes {' and '.join(_MODES)}, as in hri:fast; got {mode!r}")
+        return codec.encode(image, mode=cast('Literal["fast", "dense"]', mode or "dense"), metadata=metadata)
 
 
-FORMAT: Format = Hri()
+FORMAT = Hri()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Raw: the pixels as they are in memory, behind a head that describes and guards them.
+r"""Raw: the pixels as they are in memory, after a header with their shape and checksums.
 
     +--------+----------------+------------+----------------+--------------------------------------+
     | fixed  | band sums      | header sum | zeros up to a  | pixels: rows of interleaved samples, |
@@ -16,29 +16,26 @@ r"""Raw: the pixels as they are in memory, behind a head that describes and guar
 | 8 | 4 | height | 1 to 65535 |
 | 12 | 4 | width | 1 to 65535 |
 
-A band is 32 rows, the last one may be less; its sum is over its pixels' bytes. The header sum is over all before it.
-Sums are CRC-32C and integers little-endian, as in `.hri`. The file ends with the last pixel. A region needs the bands
-that it touches and no others: no pixel comes out that was not checked. At an aligned offset of a shard the pixels are
-aligned too. There is no metadata.
+A band is 32 rows; the last one may be smaller. A band sum covers the bytes of its pixels, the header sum everything
+before it. Sums are CRC-32C and integers are little-endian, as in `.hri`. The file ends with the last pixel. Decoding a
+region checks only the bands that it touches. At an aligned offset of a shard the pixels are aligned too. There is no
+metadata.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace._core import crc32c
-from headrace.codec.images import as_image
-from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats._pixels import byte_view, check_color, check_pixels, check_region, deliver
-from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region
+from headrace.errors import UnsupportedImage
+from headrace.formats._pixels import check_pixels, check_region, deliver
+from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, corrupt, refuse_cmyk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
     from typing_extensions import Buffer
 
@@ -47,12 +44,12 @@ _FIXED = struct.Struct("<4sBBBBII")
 _DTYPES = ("uint8", "uint16", "int16")
 _BAND = 32
 _ALIGNMENT = 64
-_LARGEST_SIDE = 65535
-_MOST_CHANNELS = 64
+_MAX_SIDE = 65535
+_MAX_CHANNELS = 64
 
 
-class Raw:
-    """Uncompressed pixels: nothing to decode, all to read."""
+class Raw(Format):
+    """Uncompressed pixels: the fastest to decode and the most to read."""
 
     name = "raw"
     lossless = True
@@ -62,17 +59,13 @@ class Raw:
     def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
         return _read_head(byte_view(data)).shape.converted(color)
 
-    def decode(
-        self,
-        data: Buffer,
-        *,
-        color: Color = "keep",
-        region: Region | None = None,
-        out: npt.NDArray[Any] | None = None,
-        max_pixels: int = MAX_PIXELS,
+    def metadata(self, data: Buffer) -> dict[str, bytes]:
+        _read_head(byte_view(data))
+        return {}
+
+    def _decode(
+        self, view: memoryview, color: Color, region: Region | None, out: Out, max_pixels: int
     ) -> npt.NDArray[Any]:
-        check_color(color)
-        view = byte_view(data)
         head = _read_head(view)
         height, width = head.shape.height, head.shape.width
         top, left, rows, columns = check_region(region or (0, 0, height, width), height, width)
@@ -83,29 +76,18 @@ class Raw:
         image = pixels[top : top + rows, left : left + columns].astype(stored.newbyteorder("="), copy=False)
         return deliver(image, color=color, region=None, out=out)
 
-    def encode(
-        self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
-    ) -> bytes:
+    def _encode(self, image: npt.NDArray[Any], mode: str | None, metadata: dict[str, bytes]) -> bytes:
         if mode is not None:
-            raise UnsupportedImage(f"raw has no modes, and {mode!r} was asked for")
-        if (metadata or {}).get("color") == b"CMYK":
-            raise UnsupportedImage("raw does not say that its four channels are CMYK; use hri, or convert to RGB")
-        image = as_image(image)
-        if image.ndim == 3 and image.shape[2] == 1:
-            image = image[..., 0]
-        shape = _shape_of(image)
+            raise UnsupportedImage(f"raw has no modes; got {mode!r}")
+        refuse_cmyk("raw", metadata)
+        height, width, *rest = image.shape
         pixels = np.ascontiguousarray(image, dtype=image.dtype.newbyteorder("<"))
-        rows = pixels.view(np.uint8).reshape(shape.height, -1)
-        sums = [crc32c(rows[top : top + _BAND], 0) for top in range(0, shape.height, _BAND)]
-        head = _FIXED.pack(
-            _MAGIC, 0, _DTYPES.index(shape.dtype), shape.channels, 0, shape.height, shape.width
-        ) + struct.pack(f"<{len(sums)}I", *sums)
+        rows = pixels.view(np.uint8).reshape(height, -1)
+        sums = [crc32c(rows[top : top + _BAND], 0) for top in range(0, height, _BAND)]
+        fixed = (_MAGIC, 0, _DTYPES.index(image.dtype.name), rest[0] if rest else 1, 0, height, width)
+        head = _FIXED.pack(*fixed) + struct.pack(f"<{len(sums)}I", *sums)
         head += struct.pack("<I", crc32c(head, 0))
         return b"".join((head, b"\0" * (-len(head) % _ALIGNMENT), rows.data))
-
-    def metadata(self, data: Buffer) -> dict[str, bytes]:
-        _read_head(byte_view(data))
-        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +99,32 @@ class _Head:
 
 def _read_head(view: memoryview) -> _Head:
     if len(view) < _FIXED.size:
-        _fail(len(view), f"{len(view)} bytes are too few for a head: the file is truncated")
+        raise corrupt("raw", len(view), f"the file is truncated: {len(view)} bytes are too few for a header")
     magic, version, dtype, channels, reserved, height, width = _FIXED.unpack_from(view)
     if magic != _MAGIC:
-        _fail(0, "this is no raw file: it does not start with its magic number")
-    if not (1 <= height <= _LARGEST_SIDE and 1 <= width <= _LARGEST_SIDE):
-        _fail(8, f"{width} x {height} pixels are not an image that raw holds")
+        raise corrupt("raw", 0, "not a raw file: it must start with 89 48 52 52")
+    if not (1 <= height <= _MAX_SIDE and 1 <= width <= _MAX_SIDE):
+        raise corrupt("raw", 8, f"height and width must be 1 to {_MAX_SIDE}; got {height} and {width}")
     sum_start = _FIXED.size + 4 * -(-height // _BAND)
     if sum_start + 4 > len(view):
-        _fail(len(view), f"the file ends after {len(view)} bytes, within its head: it is truncated")
+        raise corrupt("raw", len(view), "the file is truncated: it ends within its header")
     if struct.unpack_from("<I", view, sum_start)[0] != crc32c(view[:sum_start], 0):
-        _fail(sum_start, "the header's checksum does not match")
+        raise corrupt("raw", sum_start, "the header's checksum does not match")
     if version != 0:
-        raise UnsupportedImage(f"this raw file is of version {version}; this Headrace reads version 0")
-    if dtype >= len(_DTYPES) or not 1 <= channels <= _MOST_CHANNELS or reserved:
-        _fail(4, f"raw has no dtype {dtype} with {channels} channels and reserved byte {reserved}")
+        raise UnsupportedImage(f"this raw file has version {version}; this version of Headrace reads version 0")
+    if dtype >= len(_DTYPES) or not 1 <= channels <= _MAX_CHANNELS or reserved:
+        raise corrupt("raw", 4, f"dtype {dtype}, {channels} channels or reserved byte {reserved} is not valid")
     shape = ImageShape(height, width, channels, _DTYPES[dtype])
     row_bytes = width * channels * np.dtype(shape.dtype).itemsize
     pixels_start = -(-(sum_start + 4) // _ALIGNMENT) * _ALIGNMENT
     if len(view) != pixels_start + height * row_bytes:
-        _fail(len(view), f"the file has {len(view)} bytes and its head asks for {pixels_start + height * row_bytes}")
+        raise corrupt(
+            "raw",
+            len(view),
+            f"the file has {len(view)} bytes; its header announces {pixels_start + height * row_bytes}",
+        )
     if any(view[sum_start + 4 : pixels_start]):
-        _fail(sum_start + 4, "the padding is not zero")
+        raise corrupt("raw", sum_start + 4, "the padding must be zero")
     return _Head(shape, row_bytes, pixels_start)
 
 
@@ -147,25 +133,7 @@ def _check_bands(view: memoryview, head: _Head, top: int, bottom: int) -> None:
         start = head.pixels_start + band * _BAND * head.row_bytes
         end = head.pixels_start + min((band + 1) * _BAND, head.shape.height) * head.row_bytes
         if struct.unpack_from("<I", view, _FIXED.size + 4 * band)[0] != crc32c(view[start:end], 0):
-            _fail(start, f"the checksum of rows {band * _BAND} and following does not match")
+            raise corrupt("raw", start, f"the checksum of the rows from {band * _BAND} does not match")
 
 
-def _shape_of(image: npt.NDArray[Any]) -> ImageShape:
-    channels = 1 if image.ndim == 2 else image.shape[-1]
-    sides = image.shape[:2]
-    if image.ndim not in (2, 3) or not 1 <= channels <= _MOST_CHANNELS or image.dtype.name not in _DTYPES:
-        raise UnsupportedImage(
-            f"raw holds uint8, uint16 and int16 images of 1 to 64 channels, not {image.dtype} {list(image.shape)}"
-        )
-    if 0 in sides or max(sides) > _LARGEST_SIDE:
-        raise UnsupportedImage(f"raw holds 1 to {_LARGEST_SIDE} rows and columns, not {list(sides)}")
-    return ImageShape(image.shape[0], image.shape[1], channels, image.dtype.name)
-
-
-def _fail(offset: int, what: str) -> NoReturn:
-    error = CorruptImage(f"raw, at byte {offset}: {what}")
-    error.offset = offset
-    raise error
-
-
-FORMAT: Format = Raw()
+FORMAT = Raw()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dataset as a sequence of samples: what `headrace.open` gives."""
+"""`Dataset`, which `headrace.open` returns: a dataset as a sequence of samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import numpy.typing as npt
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
-from headrace.records._draws import Draws
 from headrace.records._shards import ShardFiles
-from headrace.records._shared import Rows
-from headrace.records._split import rows_named, split_rows
+from headrace.records._shared import EpochCounter
+from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.checksum import crc32c
-from headrace.records.index._columns import Batch
-from headrace.records.index._index import Index
+from headrace.records.index.columns import Batch
 from headrace.records.index.gather import Gather, Places
+from headrace.records.index.reading import Index
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.records._verify import VerifyReport
 
 
-# Transforms that draw nothing.
+# Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Normalize, transforms.Pad, transforms.Resize)
 
 
@@ -56,8 +55,8 @@ class _Files:
 class Dataset:
     """Samples on disk, indexed like a list: `ds[i]` reads, decodes and transforms one.
 
-    Opening costs the same whatever the number of samples. A dataset pickles to a path and a few options; it may be
-    used from any number of threads, and in processes that were forked or spawned.
+    Opening takes the same time for any number of samples. A pickle contains the path and options. Thread-safe, and
+    usable in forked and spawned processes.
     """
 
     def __init__(
@@ -79,14 +78,14 @@ class Dataset:
         self._compiled = self._compile()
         self._rows: Rows | None = None
         self._files = _Files(self.path)
-        self._draws = Draws(self._files.manifest.samples)
+        self._epochs = EpochCounter(self._files.manifest.samples)
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
             return None
         compiled = transforms.compile(self.transform, color=self.color)
         if compiled.per_batch:
-            raise ValueError("a dataset gives samples and no batches: PerBatch is for headrace.Loader")
+            raise ValueError("a dataset returns samples, not batches; use PerBatch with headrace.Loader")
         return compiled
 
     # The sequence.
@@ -102,15 +101,15 @@ class Dataset:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = self._row(index)
-        return self._sample(row, self._draws.epoch_of(row, warn=self._is_random))
+        return self._sample(row, self._epochs.epoch_of(row, warn=self._is_random))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Give several samples: PyTorch's DataLoader asks for a batch at once.
+        """Return several samples; PyTorch's DataLoader reads a batch with one call.
 
         Until `set_epoch` is called, the first visit of a sample draws as in epoch 0, the second as in epoch 1 and so
-        on, whichever worker process makes it.
+        on, in whichever worker process.
         """
-        return [self._sample(row, self._draws.next_epoch_of(row)) for row in map(self._row, indices)]
+        return [self._sample(row, self._epochs.next_epoch_of(row)) for row in map(self._row, indices)]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -124,7 +123,7 @@ class Dataset:
         if position < 0:
             position += len(self)
         if not 0 <= position < len(self):
-            raise IndexError(f"sample {index} of a dataset of {len(self)}")
+            raise IndexError(f"index must be in [{-len(self)}, {len(self)}); got {index}")
         return position if self._rows is None else int(self._rows.array[position])
 
     @cached_property
@@ -136,7 +135,7 @@ class Dataset:
         batch, at = self._files.index.locate(row)
         sample: Any = {}
         fields = self._files.manifest.fields
-        # Pixels come first: their errors name the row.
+        # Pixels first: their errors name the row.
         pixels = {field.name: self._pixels(batch, at, row, field, epoch) for field in fields if field.is_pixels}
         moved = self._moved_boxes(batch, at, row, epoch)
         for field in fields:
@@ -156,18 +155,18 @@ class Dataset:
         return sample
 
     def _draw_keys(self, row: int, epoch: int, compiled: transforms.Compiled) -> list[dict[str, int]]:
-        """What the random draws of each view of a sample depend on."""
+        """Return the key of the random draws of each view of a sample."""
         return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(compiled.views)]
 
     def _pixels(self, batch: Batch, at: int, row: int, field: Field, epoch: int) -> npt.NDArray[Any]:
-        """Decode an image, and put it through the declarative transforms if there are any."""
+        """Decode an image and apply the declarative transforms."""
         renditions = batch.renditions[field.name][0]
         shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
         try:
             data = self._files.shards.read(shard, offset, renditions.length[at])
-            # Not left to the formats' own checksums: those are right in a dataset that was built again meanwhile.
+            # The checksums of the formats themselves would not notice that the dataset has been built again.
             if crc32c(data) != renditions.checksum[at]:
-                raise CorruptImage("the bytes do not have their checksum")
+                raise CorruptImage("the checksum of the bytes does not match the index")
             channels, dtype = renditions.channels[at], renditions.dtype[at]
             color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
             return self._transformed(data, code, row, epoch, color, has_color=dtype in COLOR_DTYPE_CODES)
@@ -194,7 +193,7 @@ class Dataset:
         return pixels
 
     def _moved_boxes(self, batch: Batch, at: int, row: int, epoch: int) -> dict[str, list[tuple[Any, Any]]]:
-        """Boxes go where the first image of their sample goes: for each view, the boxes and which of them were kept."""
+        """Transform boxes with the first image of their sample. Return the boxes and a mask of those kept, per view."""
         fields, compiled = self._files.manifest.fields, self._compiled
         anchor = next((field.name for field in fields if field.type == "image"), None)
         if compiled is None or not compiled.transforms or anchor is None:
@@ -203,8 +202,7 @@ class Dataset:
         height, width = renditions.height[at], renditions.width[at]
         if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
             raise CorruptDataset(
-                f"{self.row_name(row)}: an image must have 1 to {MAX_SIDE} rows and columns; the index has "
-                f"{height} x {width}"
+                f"{self.row_name(row)}: height and width must be 1 to {MAX_SIDE}; the index has {height} and {width}"
             )
         moved = {}
         for field in fields:
@@ -221,28 +219,28 @@ class Dataset:
             raise CorruptDataset(f"{self.row_name(row)}: field {name!r}: {error}") from error
 
     def row_name(self, row: int) -> str:
-        """Name a row of the whole dataset, for messages."""
+        """Return the name of a row of the complete dataset for messages."""
         batch, at = self._files.index.locate(row)
         try:
             return f"sample {batch.key[at]!r} (row {row})"
         except ValueError:
             return f"sample in row {row}"
 
-    # What it holds.
+    # Contents.
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """Names and types of the fields."""
+        """The names and types of the fields."""
         return MappingProxyType({field.name: field.type for field in self._files.manifest.fields})
 
     @property
     def formats(self) -> Mapping[str, Mapping[str, int]]:
-        """For each image field, how many renditions the whole dataset has in each format."""
+        """For each image field, the number of renditions in each format, in the complete dataset."""
         return MappingProxyType(dict(self._files.manifest.formats))
 
     @property
     def classes(self) -> list[str] | None:
-        """Class names in the order of their labels."""
+        """The class names in the order of their labels."""
         classes = self._files.manifest.classes
         return None if classes is None else list(classes)
 
@@ -253,7 +251,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Names the content of the dataset, wherever it lies."""
+        """Identifies the content of the dataset, wherever it is stored."""
         return self._files.fingerprint
 
     @property
@@ -263,7 +261,7 @@ class Dataset:
 
     @property
     def table(self) -> pa.Table:
-        """The index as an Arrow table: the mapped file itself, or for a view a copy of its rows."""
+        """The index as an Arrow table: the mapped file itself, or a copy of the rows of a view."""
         table = self._files.index.table()
         if self._rows is None:
             return table
@@ -275,54 +273,56 @@ class Dataset:
 
     @property
     def targets(self) -> npt.NDArray[np.int64]:
-        """The field `label` of all samples, as an ImageFolder has it."""
+        """The field `label` of all samples, as in torchvision's ImageFolder."""
         return self.column("label")
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Give one column of numbers of the index, such as `label` or `image.0.width`, as an array."""
+        """Return a column of numbers of the index, such as `label` or `image.0.width`, as an array."""
         from headrace.records.arrays import to_numpy  # noqa: PLC0415
 
         column = to_numpy(self._files.index.column(name))
         return column if self._rows is None else column[self._rows.array]
 
     def value(self, index: int, field: str) -> Any:
-        """Give a sample's value of one field that is no image, without decoding anything."""
+        """Return the value of a field that is not an image or mask, without decoding anything."""
         return self._plain_value(self._row(index), field)
 
     def _plain_value(self, row: int, field: str) -> Any:
         batch, at = self._files.index.locate(row)
         if field not in batch.values:
-            raise KeyError(f"{field!r} is no field of plain values; those are {', '.join(batch.values) or 'none'}")
+            raise KeyError(f"{field!r} must be a field of values; those are {', '.join(batch.values) or 'none'}")
         return self._value(batch, at, row, field)
 
     @property
     def rows(self) -> npt.NDArray[np.int64] | None:
-        """The rows of the whole dataset that this view has, in its order; None if it is no view."""
+        """The rows of the complete dataset in this view, in order; None if this is not a view."""
         return None if self._rows is None else self._rows.array
 
     @property
     def gather(self) -> Gather:
-        """Columns of many samples at once, as arrays."""
+        """Reads columns of many samples at once as arrays."""
         return Gather(self._files.manifest, self._files.places, self.rows, self._plain_value)
 
     def key(self, index: int) -> str:
-        """Give the sample's key: its path in the source, unless the source gave another."""
+        """Return the key of a sample: its path in the source, unless the source gives another."""
         row = self._row(index)
         batch, at = self._files.index.locate(row)
         try:
             return str(batch.key[at])
         except ValueError as error:
-            raise CorruptDataset(f"{self.path / INDEX}: row {row}: its key must be UTF-8: {error}") from error
+            raise CorruptDataset(f"{self.path / INDEX}: row {row}: the key must be UTF-8: {error}") from error
 
     def rendition(self, index: int, field: str, format: str | None = None) -> Rendition:  # noqa: A002
-        """Say where an image's stored bytes lie and what they hold, by the index; nothing is read.
+        """Return where an image is stored and what the index says about it, without reading it.
 
-        `format` chooses among several renditions; without it the first is meant.
+        `format` selects one of several renditions; the default is the first.
         """
         row = self._row(index)
         batch, at = self._files.index.locate(row)
         if field not in batch.renditions:
-            raise KeyError(f"{field!r} is no image or mask field; those are {', '.join(batch.renditions) or 'none'}")
+            raise KeyError(
+                f"{field!r} must be an image or mask field; those are {', '.join(batch.renditions) or 'none'}"
+            )
         wanted = None if format is None else FORMAT_CODES[stored_format(format)]
         for renditions in batch.renditions[field]:
             if wanted in (None, renditions.format[at]):
@@ -331,42 +331,28 @@ class Dataset:
         raise KeyError(f"{self.row_name(row)} has {field!r} as {found}, not as {format}")
 
     def read(self, index: int, field: str, format: str | None = None) -> tuple[memoryview, Rendition]:  # noqa: A002
-        """Read an image's stored bytes, and what they hold. The checksum is the caller's to compare."""
+        """Return the stored bytes of an image and its rendition. The caller must compare the checksum."""
         rendition = self.rendition(index, field, format)
         return self._files.shards.read(rendition.shard_number, rendition.offset, rendition.n_bytes), rendition
 
     def read_blocks(self, rendition: Rendition) -> Iterator[memoryview]:
-        """Read an image's stored bytes piece by piece; a piece is valid until the next is asked for."""
+        """Yield the stored bytes of an image in pieces. A piece is valid until the next one is read."""
         return self._files.shards.blocks(rendition.shard_number, rendition.offset, rendition.n_bytes)
 
     # Views.
 
     def select(self, indices: Any) -> Dataset:
-        """Give a view of some samples, in the given order: integers, a slice, or an array of booleans."""
-        if isinstance(indices, slice):
-            chosen = np.arange(*indices.indices(len(self)), dtype=np.int64)
-        else:
-            chosen = np.asarray(indices if hasattr(indices, "__len__") else list(indices))
-            if chosen.dtype == np.bool_:
-                if chosen.shape != (len(self),):
-                    raise ValueError(f"a mask of {chosen.shape} for a dataset of {len(self)} samples")
-                chosen = np.flatnonzero(chosen)
-            elif chosen.size and not np.issubdtype(chosen.dtype, np.integer):
-                raise TypeError(f"indices must be integers, not {chosen.dtype}")
-            chosen = chosen.astype(np.int64).reshape(-1)
-            chosen = np.where(chosen < 0, chosen + len(self), chosen)
-            if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(self):
-                raise IndexError(f"an index is out of range for a dataset of {len(self)} samples")
-        return self._view(chosen)
+        """Return a view of some samples, in the given order: integers, a slice, or an array of booleans."""
+        return self._view(select_rows(indices, len(self)))
 
     @overload
     def split(self, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Dataset]: ...
     @overload
     def split(self, fractions: Sequence[float], seed: int = 0) -> list[Dataset]: ...
     def split(self, fractions: Mapping[str, float] | Sequence[float], seed: int = 0) -> Any:
-        """Divide the samples at random into views: a dict for `{"train": 0.9, "val": 0.1}`, a list for `[0.9, 0.1]`.
+        """Split the samples at random into views: a dict for `{"train": 0.9, "val": 0.1}`, a list for `[0.9, 0.1]`.
 
-        The same rows for the same seed, on every machine; sizes are exact. Rows stay in their order.
+        The same seed gives the same rows on every machine. Sizes are exact, and rows keep their order.
         """
         if isinstance(fractions, Mapping):
             shares = [*fractions.values()]
@@ -374,16 +360,16 @@ class Dataset:
         return [self._view(rows) for rows in split_rows(len(self), fractions, seed)]
 
     def split_named(self, name: str) -> Dataset:
-        """Give a view of the samples whose field `split` has this value, such as `"train"`.
+        """Return a view of the samples whose field `split` has this value, such as `"train"`.
 
-        Sources that are divided into splits have that field: folders named after them, or files.
+        Sources that consist of splits have this field.
         """
         if self.fields.get("split") != "str":
             raise KeyError(
                 f"{self.path} has no str field 'split'; its fields are {', '.join(self.fields) or 'none'}: "
-                f"divide it with ds.split({{'train': 0.9, 'val': 0.1}}), or build it from a source that has splits"
+                f"use ds.split({{'train': 0.9, 'val': 0.1}}), or build it from a source that has splits"
             )
-        return self._view(rows_named(self.table.column("split"), name, str(self.path)))
+        return self._view(named_rows(self.table.column("split"), name, str(self.path)))
 
     def _view(self, rows: npt.NDArray[np.int64]) -> Dataset:
         view = Dataset.__new__(type(self))
@@ -395,19 +381,19 @@ class Dataset:
 
     @property
     def epoch(self) -> int:
-        """The epoch that `set_epoch` set, in this process or in the one that started it; 0 before."""
-        return self._draws.epoch
+        """The epoch that `set_epoch` has set, in any process that shares this dataset; 0 before."""
+        return self._epochs.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch for this dataset, its views, and all their worker processes, also those that already run.
+        """Set the epoch of this dataset, its views and all their worker processes, including running ones.
 
-        Random transforms then draw as in this epoch, however often a sample is visited. Without it a `DataLoader`
+        Random transforms then draw as in this epoch, however often a sample is visited. Otherwise a `DataLoader`
         counts epochs by itself (`__getitems__`), and `ds[i]` draws as in epoch 0.
         """
-        self._draws.set_epoch(operator.index(epoch))
+        self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_draws")
+        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -416,12 +402,12 @@ class Dataset:
         self._compiled = self._compile()
         self._files = _Files(self.path)
         if self.fingerprint != expected:
-            raise CorruptDataset(f"{self.path} was built anew since it was opened: open it again")
+            raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
 
     # Integrity.
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
-        """Check every byte of the whole dataset, also from a view of it."""
+        """Check every byte of the complete dataset, also if this is a view."""
         from headrace.records._verify import verify  # noqa: PLC0415
 
         return verify(self.path, workers=workers)
@@ -435,19 +421,18 @@ def open_dataset(
     color: Literal["auto", "RGB", "keep"] = "auto",
     max_pixels: int = formats.MAX_PIXELS,
 ) -> Dataset:
-    """Open a dataset; the time and memory that takes do not depend on the number of samples.
+    """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
         path: The folder that `headrace build` made.
-        transform: Declarative transforms (`headrace.transforms`), then functions that are called with each sample, a
-            dict of its fields; one of them or a list. With declarative ones images are as a loader gives them,
-            `[C, H, W]`, and without as they are decoded.
-        seed: For random transforms, which draw from seed, epoch (`set_epoch`) and row alone. Without `set_epoch` a
-            `DataLoader` counts epochs by itself.
-        color: `"auto"` gives gray, RGB, RGBA and CMYK images three channels and leaves all others as stored; `"RGB"`
-            gives every image three channels; `"keep"` leaves all as stored. Masks are never converted.
-        max_pixels: Refuse to decode more pixels than this for any one image; of formats that decode a crop by itself,
-            the crop counts.
+        transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
+            each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
+            otherwise `[H, W]` or `[H, W, C]`, as decoded.
+        seed: Seed of random transforms, whose draws depend only on the seed, the epoch (`set_epoch`) and the row.
+        color: `"auto"` converts gray, RGB, RGBA and CMYK images to three channels and keeps all others as stored;
+            `"RGB"` converts every image; `"keep"` keeps all as stored. Masks are never converted.
+        max_pixels: Raise if more pixels than this would be decoded for one image. For formats that can decode a
+            region, only the region counts.
 
     """
     return Dataset(path, transform=transform, seed=seed, color=color, max_pixels=max_pixels)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renditions back to files. Keys are a stranger's data: whatever they say, files land below the folder."""
+"""Write renditions to files. Keys are not trusted: all files are written below the given folder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.records.rendition import Rendition
 
 _MAX_PART_BYTES = 200
 _BAD = re.compile(r'[\x00-\x1f\x7f<>:"|?*]')
-# Names that Windows gives to devices, with any suffix.
+# Device names of Windows, with any suffix.
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?\Z")
 
 
 def safe_name(key: str) -> str:
-    """Turn a key into a relative path with no step upwards, no root and no special names; never empty."""
+    """Return a relative path for a key, without `..`, root or device names. Never empty."""
     parts = []
     for part in re.split(r"[/\\]", key):
         clean = _BAD.sub("_", part).rstrip(" .")
@@ -44,16 +44,16 @@ def extract(
     fields: list[str] | None = None,
     format: str | None = None,  # noqa: A002
 ) -> Iterator[Path]:
-    """Write the renditions of a dataset or view below a folder, and yield each file's path as it is written.
+    """Write the renditions of a dataset or view below a folder, and yield the path of each file.
 
-    A file is named after its sample's key, with the suffix of its format; where two would have one name, the later gets
-    its number too. Several fields go to a folder each. Nothing is overwritten.
+    A file is named after the key of its sample, with the suffix of its format; if that file exists, its index is added.
+    Several fields get a folder each. Files are never overwritten.
     """
     pixel_fields = [name for name, kind in dataset.fields.items() if kind in ("image", "mask")]
     chosen = pixel_fields if fields is None else fields
     for name in chosen:
         if name not in pixel_fields:
-            raise ValueError(f"{name!r} is no image or mask field; those are {', '.join(pixel_fields) or 'none'}")
+            raise ValueError(f"{name!r} must be an image or mask field; those are {', '.join(pixel_fields) or 'none'}")
     root = Path(folder)
     for index in range(len(dataset)):
         for name in chosen:
@@ -87,7 +87,7 @@ def _write_new(stem: Path, suffix: str, index: int, dataset: Dataset, rendition:
 
 
 def _copy(dataset: Dataset, index: int, rendition: Rendition, stream: IO[bytes]) -> None:
-    """Copy stored bytes piece by piece: how many there are is a claim of the index."""
+    """Copy stored bytes in pieces, because the length in the index is not trusted."""
     checksum = 0
     for block in dataset.read_blocks(rendition):
         checksum = crc32c(block, checksum)
@@ -95,5 +95,5 @@ def _copy(dataset: Dataset, index: int, rendition: Rendition, stream: IO[bytes])
     if checksum != rendition.checksum:
         raise CorruptImage(
             f"sample {dataset.key(index)!r}, at offset {rendition.offset} of {dataset.path / rendition.shard}: "
-            f"the bytes do not have their checksum; nothing was written for it"
+            f"the checksum of the bytes does not match the index; the file was not written"
         )

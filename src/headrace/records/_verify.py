@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check every byte of a dataset and name what is damaged (spec/dataset.md §8)."""
+"""Check every byte of a dataset and report what is damaged (spec/dataset.md §8)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.records.arrays import to_numpy
-from headrace.records.index._columns import Batch
-from headrace.records.index._index import Index
-from headrace.records.index.writing import sum_blocks
-from headrace.records.layout import Extents, ShardCheck, check_shard, walk_shards
-from headrace.records.manifest import INDEX, MANIFEST, Manifest, block_checksums, shard_name
+from headrace.records.checksum import sum_blocks
+from headrace.records.index.columns import Batch
+from headrace.records.index.reading import Index
+from headrace.records.layout import Extents, ShardCheck, check_shard, shard_extents
+from headrace.records.manifest import INDEX, MANIFEST, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: a damaged sample, or bytes that belong to none."""
+    """A damaged sample, or damage outside of samples."""
 
     file: str
     offset: int
@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` looked at and found."""
+    """The result of `verify`. True if there are no problems."""
 
     samples: int
     n_bytes: int
@@ -67,22 +67,22 @@ def verify(
     workers: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> VerifyReport:
-    """Check every checksum, all padding and the layout of a dataset.
+    """Check all checksums, padding and the layout of a dataset.
 
-    Damage is reported, whatever kind it is; nothing is mapped, so that a failing disk is reported too. Raises
-    FileNotFoundError if there is no dataset.
+    Files are read, not mapped, so a failing disk is reported like any other damage. Raises FileNotFoundError if there
+    is no dataset.
 
     Args:
         path: The dataset's folder.
-        workers: Threads to read with; one per core by default.
-        on_progress: Called with the bytes of shards checked so far, and of all.
+        workers: Number of threads; one per core by default.
+        on_progress: Called with the bytes of shards checked so far, and in total.
 
     """
     folder, start = Path(path), time.perf_counter()
     try:
         manifest = Manifest.load(folder)
     except FileNotFoundError:
-        raise  # not a dataset: there is nothing to report on
+        raise  # not a dataset
     except (CorruptDataset, UnsupportedDataset, OSError) as error:
         return VerifyReport(0, 0, time.perf_counter() - start, (Problem(MANIFEST, 0, str(error)),))
     problems = list(_check_index_sums(folder, manifest))
@@ -115,20 +115,19 @@ def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
     except OSError as error:
         yield Problem(INDEX, 0, f"cannot be read: {error.strerror or error}")
         return
-    pairs = zip(block_checksums(expected.checksums), block_checksums(checksums), strict=False)
-    for block, (wanted, found) in enumerate(pairs):
-        if wanted != found:
-            first = block * expected.block_bytes
+    for at in range(0, len(checksums), 8):
+        if checksums[at : at + 8] != expected.checksums[at : at + 8]:
+            first = at // 8 * expected.block_bytes
             last = min(first + expected.block_bytes, expected.n_bytes) - 1
             yield Problem(INDEX, first, f"damaged between offsets {first} and {last}")
     if n_bytes != expected.n_bytes:
         yield Problem(
-            INDEX, min(n_bytes, expected.n_bytes), f"the file has {n_bytes} bytes and should have {expected.n_bytes}"
+            INDEX, min(n_bytes, expected.n_bytes), f"the file must have {expected.n_bytes} bytes; it has {n_bytes}"
         )
 
 
 def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
-    """Check every value of the index, and compare its formats with those that dataset.json counts."""
+    """Check every value of the index, and compare its formats with the counts in dataset.json."""
     counts = {field.name: np.zeros(256, np.int64) for field in manifest.fields if field.is_pixels}
     for number in range(len(manifest.index.batches)):
         batch = index.record_batch(number, validate=True)
@@ -140,11 +139,11 @@ def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
     for name, found_codes in counts.items():
         found = {FORMAT_NAMES.get(int(code), f"code {code}"): int(found_codes[code]) for code in _nonzero(found_codes)}
         if found != dict(manifest.formats.get(name, {})):
-            yield Problem(INDEX, 0, f"field {name!r} has the formats {found}, and dataset.json says otherwise")
+            yield Problem(INDEX, 0, f"field {name!r} has the formats {found}; dataset.json has other counts")
 
 
 def _check_values(batch: pa.RecordBatch, number: int, manifest: Manifest) -> Iterator[Problem]:
-    """Report rows whose numbers no image can have, and fields whose parts do not agree."""
+    """Report rows with values out of range, and columns of a field that do not agree."""
     first_row = sum(manifest.index.batches[:number])
     for field in manifest.fields:
         for rendition in range(field.renditions):
@@ -157,7 +156,7 @@ def _check_values(batch: pa.RecordBatch, number: int, manifest: Manifest) -> Ite
                         INDEX,
                         0,
                         f"{len(wrong)} samples, the first in row {first_row + row}: {field.name!r} must have a {part} "
-                        f"from {low} to {high}, and has {value}",
+                        f"from {low} to {high}; it has {value}",
                     )
     try:
         Batch(batch, manifest.fields)
@@ -178,9 +177,9 @@ def _nonzero(counts: npt.NDArray[np.int64]) -> list[int]:
 def _check_shards(
     folder: Path, manifest: Manifest, index: Index | None, workers: int
 ) -> Iterator[tuple[int, list[Problem]]]:
-    """Check shards side by side; what is in flight is bounded by the workers, not by the dataset."""
+    """Check shards in parallel; at most 2 per worker are in progress."""
     extents: Iterator[Extents | str | None]
-    extents = (None for _ in manifest.shards) if index is None else walk_shards(index, manifest)
+    extents = (None for _ in manifest.shards) if index is None else shard_extents(index, manifest)
     waiting: list[tuple[int, Extents | str | None, Future[ShardCheck]]] = []
 
     def settle() -> tuple[int, list[Problem]]:

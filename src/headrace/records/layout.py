@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the renditions of each shard lie by the index, and whether the shard agrees (spec/dataset.md §5)."""
+"""Where the index places the renditions of each shard, and whether the shard agrees (spec/dataset.md §5)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from headrace.files import open_file, read_at
+from headrace.files import open_file
 from headrace.records.arrays import to_numpy
-from headrace.records.checksum import CHUNK, crc32c, to_hex
-from headrace.records.index._index import Index
+from headrace.records.checksum import SummingReader, crc32c, to_hex
+from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest, Shard
 
 
@@ -35,7 +35,7 @@ class Extents:
 
 @dataclass(slots=True)
 class ShardCheck:
-    """What is wrong with a shard: its damaged renditions, and offsets elsewhere."""
+    """Problems of a shard: damaged renditions by number, and damage elsewhere by offset."""
 
     renditions: list[tuple[int, str]] = field(default_factory=list)
     elsewhere: list[tuple[int, str]] = field(default_factory=list)
@@ -45,8 +45,8 @@ def aligned(n_bytes: int, align: int) -> int:
     return -(-n_bytes // align) * align
 
 
-def walk_shards(index: Index, manifest: Manifest) -> Iterator[Extents | str]:
-    """Yield the extents of each shard from the index, or what is wrong with them; a batch in memory at a time."""
+def shard_extents(index: Index, manifest: Manifest) -> Iterator[Extents | str]:
+    """Yield the extents of each shard according to the index, or what is wrong with them. Reads batch by batch."""
     slots = [(f, r) for f in manifest.fields for r in range(f.renditions)]
     owners = tuple(f.name for f, _ in slots)
     batches = iter(range(len(manifest.index.batches)))
@@ -62,7 +62,7 @@ def walk_shards(index: Index, manifest: Manifest) -> Iterator[Extents | str]:
         mine = {part: values[: shard.samples] for part, values in held.items()}
         held = {part: values[shard.samples :] for part, values in held.items()}
         if len(mine["shard"]) != shard.samples or (mine["shard"] != number).any():
-            yield f"the rows from {row} on are not those of the {shard.samples} samples of shard {number}"
+            yield f"the {shard.samples} rows from row {row} must be those of shard {number}"
             row += shard.samples
             continue
         yield Extents(row, owners, *(mine[part].reshape(-1) for part in ("offset", "length", "checksum")))
@@ -73,7 +73,7 @@ _PARTS = ("shard", "offset", "length", "checksum")
 
 
 def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -> ShardCheck:
-    """Read a shard once, front to back; without extents only its own size and sum are checked."""
+    """Read a shard once from start to end. Without extents only its size and checksum are checked."""
     check = ShardCheck()
     try:
         handle = open_file(path)
@@ -81,77 +81,57 @@ def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -
             n_bytes = os.fstat(handle).st_size
             if n_bytes != shard.n_bytes:
                 check.elsewhere.append(
-                    (min(n_bytes, shard.n_bytes), f"the shard has {n_bytes} bytes and should have {shard.n_bytes}")
+                    (min(n_bytes, shard.n_bytes), f"the shard must have {shard.n_bytes} bytes; it has {n_bytes}")
                 )
-            stream = _Stream(handle, min(n_bytes, shard.n_bytes))  # what lies beyond may be a hole of terabytes
+            stream = SummingReader(handle, min(n_bytes, shard.n_bytes))  # the rest may be a hole of terabytes
             if extents is not None:
                 expected = _check_bytes(stream, extents, align, check)
                 if expected < n_bytes:
-                    check.elsewhere.append((expected, f"{n_bytes - expected} bytes that belong to no sample"))
-            for _ in stream.pieces(stream.n_bytes):
+                    check.elsewhere.append((expected, f"{n_bytes - expected} bytes do not belong to a sample"))
+            for _ in stream.read(stream.n_bytes):
                 pass
         finally:
             os.close(handle)
     except OSError as error:
-        lost = "" if extents is None else f"; {shard.samples} samples lie in it"
+        lost = "" if extents is None else f"; it contains {shard.samples} samples"
         check.elsewhere.append((0, f"cannot be read: {error.strerror or error}{lost}"))
         return check
-    # A wrong sum with every part of it right means that dataset.json and the index disagree.
+    # If the sum is wrong but every part of the shard is right, dataset.json and the index disagree.
     if to_hex(stream.total) != shard.checksum and not check.renditions and not check.elsewhere:
-        check.elsewhere.append((0, f"the shard's checksum is {to_hex(stream.total)} and should be {shard.checksum}"))
+        check.elsewhere.append((0, f"the checksum of the shard must be {shard.checksum}; it is {to_hex(stream.total)}"))
     return check
 
 
-class _Stream:
-    """A file read front to back in pieces of at most `CHUNK` bytes, with the checksum of all that was read."""
-
-    def __init__(self, handle: int, n_bytes: int) -> None:
-        self._handle, self.n_bytes = handle, n_bytes
-        self.position = self.total = 0
-        self._memory = memoryview(bytearray(CHUNK))
-
-    def pieces(self, end: int) -> Iterator[memoryview]:
-        """Yield what lies between here and `end`, or the end of the file; a piece is valid until the next one."""
-        end = min(end, self.n_bytes)
-        while self.position < end:
-            wanted = min(CHUNK, end - self.position)
-            got = read_at(self._handle, self.position, self._memory[:wanted])
-            if got < wanted:
-                raise OSError(f"the file was cut short at offset {self.position + got} while it was read")
-            piece = self._memory[:wanted]
-            self.total = crc32c(piece, self.total)
-            self.position += wanted
-            yield piece
-
-
-def _check_bytes(stream: _Stream, extents: Extents, align: int, check: ShardCheck) -> int:
-    """Check renditions and padding in their order; return where the last one's padding ends."""
+def _check_bytes(stream: SummingReader, extents: Extents, align: int, check: ShardCheck) -> int:
+    """Check renditions and padding in order; return where the padding of the last one ends."""
     expected = 0
     for which, (offset, length) in enumerate(zip(extents.offsets.tolist(), extents.lengths.tolist(), strict=True)):
         if offset != expected or length < 1:
-            check.renditions.append((which, f"the index has {length} bytes here; offset {expected} is next"))
+            check.renditions.append(
+                (which, f"the index has {length} bytes here; the next sample is at offset {expected}")
+            )
             continue
         end, expected = offset + length, offset + aligned(length, align)
         if end > stream.n_bytes:
-            check.renditions.append((which, f"the shard ends at {stream.n_bytes}, before the sample does"))
+            check.renditions.append((which, f"the shard ends at offset {stream.n_bytes}, before the sample"))
             continue
         _check_rendition(stream, which, end, int(extents.checksums[which]), check)
         _check_padding(stream, expected, check)
     return expected
 
 
-def _check_rendition(stream: _Stream, which: int, end: int, wanted: int, check: ShardCheck) -> None:
+def _check_rendition(stream: SummingReader, which: int, end: int, wanted: int, check: ShardCheck) -> None:
     start, checksum = stream.position, 0
-    for piece in stream.pieces(end):
+    for piece in stream.read(end):
         checksum = crc32c(piece, checksum)
     if checksum != wanted:
         check.renditions.append((which, f"damaged between offsets {start} and {end - 1}"))
 
 
-def _check_padding(stream: _Stream, end: int, check: ShardCheck) -> None:
-    for piece in stream.pieces(end):
+def _check_padding(stream: SummingReader, end: int, check: ShardCheck) -> None:
+    for piece in stream.read(end):
         found = bytes(piece)
         if found.count(0) != len(found):
             first = stream.position - len(found.lstrip(b"\0"))
-            check.elsewhere.append((first, "the padding is not zero"))
+            check.elsewhere.append((first, "the padding must be zero"))
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dataset.json`: what a dataset holds and the sums of its files (spec/dataset.md §3)."""
+"""`dataset.json`: the contents of a dataset and the checksums of its files (spec/dataset.md §3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -25,7 +25,7 @@ VERSION = 0
 BLOCK_BYTES = 1 << 20
 MIN_BLOCK_BYTES, MAX_BLOCK_BYTES = 1 << 12, 1 << 26
 MAX_BYTES = 1 << 26
-"""Of `dataset.json`: that of a million shards, 256 TB by default, has 60 MB."""
+"""Maximum size of `dataset.json`. With a million shards, 256 TB by default, it has 60 MB."""
 MAX_SKIPPED = 1000
 
 _END = re.compile(rb',\n"checksum":"([0-9a-f]{8})"}\n\Z')
@@ -48,7 +48,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """Size, rows of each record batch, and the sum of each block of `index.arrow`."""
+    """Size, rows of each record batch, and the checksum of each block of `index.arrow`."""
 
     n_bytes: int
     batches: tuple[int, ...]
@@ -72,7 +72,7 @@ class Manifest:
     skipped: tuple[Mapping[str, str], ...] = ()
     writer: str = ""
     identity: tuple[int, bytes] | None = field(default=None, compare=False)
-    """Size and last bytes of the file that it was read from, which end with its checksum."""
+    """Size and last bytes of the file that it was read from, including its checksum."""
 
     @property
     def samples(self) -> int:
@@ -85,7 +85,7 @@ class Manifest:
         return blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Write the file: one member a line, one shard a line, the checksum last."""
+        """Return the file: one line per member and per shard, the checksum last."""
         members: dict[str, Any] = {
             "headrace": "dataset",
             "version": VERSION,
@@ -129,9 +129,9 @@ class Manifest:
         return cls.from_bytes(data, str(path))
 
     def check_current(self, folder: Path) -> None:
-        """Check that the folder still holds the dataset that this manifest was read from. Costs one small read.
+        """Raise CorruptDataset if the folder no longer has the dataset that this manifest was read from.
 
-        Call it after a shard was opened: if the dataset is replaced between the two, this notices.
+        Costs one small read. Call it after opening a shard, so that a replaced dataset is noticed.
         """
         if self.identity is None:
             return
@@ -145,7 +145,7 @@ class Manifest:
                     return
             finally:
                 os.close(handle)
-        raise CorruptDataset(f"{folder} has been rebuilt or removed since it was opened: open it again")
+        raise CorruptDataset(f"{folder} has been rebuilt or removed since it was opened; open it again")
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = MANIFEST) -> Manifest:
@@ -153,13 +153,13 @@ class Manifest:
         end = _END.search(data, max(0, len(data) - _END_BYTES))
         if end is None:
             raise CorruptDataset(
-                f"{name}: offset {max(0, len(data) - _END_BYTES)}: the file does not end with its checksum; "
+                f"{name}: offset {max(0, len(data) - _END_BYTES)}: the file must end with its checksum; "
                 f"it is truncated or was edited: restore it or build again"
             )
         body, found = data[: end.start()], end[1].decode()
         if to_hex(crc32c(body)) != found:
             raise CorruptDataset(
-                f"{name}: the checksum of bytes 0 to {len(body) - 1} is {to_hex(crc32c(body))} and should be {found}; "
+                f"{name}: the checksum of bytes 0 to {len(body) - 1} must be {found}; it is {to_hex(crc32c(body))}; "
                 f"the file is damaged or was edited: restore it or build again"
             )
         try:
@@ -168,34 +168,34 @@ class Manifest:
         except UnsupportedDataset as error:
             raise UnsupportedDataset(f"{name}: {error}") from None
         except RecursionError:
-            raise CorruptDataset(f"{name}: lists and objects must not be nested so deep; build again") from None
+            raise CorruptDataset(f"{name}: lists and objects are nested too deep; build again") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             found = f"{type(error).__name__}: {error}"
             short = found if len(found) <= _MAX_MESSAGE else f"{found[:_MAX_MESSAGE]}…"
-            raise CorruptDataset(f"{name}: not as spec/dataset.md §3 says: {short}") from error
+            raise CorruptDataset(f"{name}: must follow spec/dataset.md §3: {short}") from error
 
     @classmethod
     def _from_json(cls, tree: dict[str, Any]) -> Manifest:
         if tree["headrace"] != "dataset":
-            raise ValueError(f"'headrace' is {tree['headrace']!r}")
+            raise ValueError(f"'headrace' must be 'dataset'; got {tree['headrace']!r}")
         if tree["version"] != VERSION or isinstance(tree["version"], bool):
             raise UnsupportedDataset(
-                f"the dataset has version {_short(tree['version'])}, this is a reader of version {VERSION}: "
-                f"install another version of headrace or build again"
+                f"the dataset has version {_short(tree['version'])}; this version of headrace reads {VERSION}: install "
+                f"another version or build again"
             )
         index = _read_index(tree["index"])
         samples = _count(tree["samples"])
         if sum(index.batches) != samples:
-            raise ValueError("the batches of the index do not add up to the samples")
+            raise ValueError("the rows of the record batches must add up to the samples")
         shards = tuple(
             Shard(_count(shard["bytes"]), _checksums(shard["checksum"], 1), _count(shard["samples"]))
             for shard in _list(tree["shards"])
         )
         if sum(shard.samples for shard in shards) != samples:
-            raise ValueError("the samples of the shards do not add up to the samples")
+            raise ValueError("the samples of the shards must add up to the samples")
         align = _count(tree["align"])
         if align not in [1 << bits for bits in range(6, 17)]:
-            raise ValueError(f"align is {align}")
+            raise ValueError(f"align must be a power of 2 from 64 to 65536; got {align}")
         fields = tree["fields"]
         skipped = _list(tree["skipped"]["first"])
         return cls(
@@ -222,10 +222,10 @@ class Manifest:
 def _read_index(tree: dict[str, Any]) -> IndexFile:
     n_bytes, block_bytes = _count(tree["bytes"]), _count(tree["block_bytes"])
     if not MIN_BLOCK_BYTES <= block_bytes <= MAX_BLOCK_BYTES:
-        raise ValueError(f"block_bytes must be {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}, and is {block_bytes}")
+        raise ValueError(f"block_bytes must be {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}; got {block_bytes}")
     batches = tuple(_count(rows) for rows in _list(tree["batches"]))
     if max(batches, default=0) > MAX_ROWS:
-        raise ValueError(f"a record batch must have at most {MAX_ROWS} rows, and one has {max(batches)}")
+        raise ValueError(f"a record batch must have at most {MAX_ROWS} rows; one has {max(batches)}")
     return IndexFile(n_bytes, batches, _checksums(tree["checksums"], -(-n_bytes // block_bytes)), block_bytes)
 
 
@@ -254,36 +254,36 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# Members of a file that anyone may have written: each is checked for its type before it is used.
+# The file is not trusted: the type of each member is checked before it is used.
 
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise ValueError(f"{_short(value)} is not a count")
+        raise ValueError(f"expected an integer from 0; got {_short(value)}")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_short(value)} is not a string")
+        raise ValueError(f"expected a string; got {_short(value)}")
     value.encode()  # a lone surrogate, which JSON can spell, is a ValueError
     return value
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{_short(value)} is not a list")
+        raise ValueError(f"expected a list; got {_short(value)}")
     return value
 
 
 def _checksums(value: Any, count: int) -> str:
     if not isinstance(value, str) or len(value) != 8 * count or not _HEX.fullmatch(value):
-        raise ValueError(f"{_short(value)} does not hold {count} checksums of eight hexadecimal digits")
+        raise ValueError(f"expected {count} checksums of eight hexadecimal digits; got {_short(value)}")
     return value
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a value of any kind, after a check that it is not nested too deep to be shown or written again."""
+    """Return a value of any type after checking that it is not nested too deep to print or write."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"lists and objects must be nested at most {_MAX_DEPTH} deep")
     if isinstance(value, dict):
@@ -294,7 +294,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number in JSON")
+    raise ValueError(f"{name} is not valid in JSON")
 
 
 def _short(value: Any) -> str:
@@ -304,11 +304,7 @@ def _short(value: Any) -> str:
 
 def _absence(folder: Path) -> str:
     if (folder / ".building").is_dir():
-        return f"{folder} is an unfinished build: run the same `headrace build` again to finish it"
+        return f"{folder} is an unfinished build; run the same `headrace build` again to finish it"
     if folder.is_dir():
-        return f"{folder} holds no {MANIFEST}: it is not a dataset; `headrace build` makes one"
-    return f"there is no dataset at {folder}"
-
-
-def block_checksums(checksums: str) -> Sequence[str]:
-    return [checksums[at : at + 8] for at in range(0, len(checksums), 8)]
+        return f"{folder} is not a dataset: it has no {MANIFEST}; make one with `headrace build`"
+    return f"there is no dataset at {folder}: it does not exist"

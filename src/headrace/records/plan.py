@@ -18,18 +18,18 @@ PLAN_VERSION = 1
 
 
 def hash64(key: str) -> int:
-    """Hash a sample's key to 64 bits, the same on every machine for ever."""
+    """Return the 64-bit hash of a sample's key, which never changes between machines or versions."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little")
 
 
 def unit_interval(key: str) -> float:
-    """Place a key in [0, 1), exactly."""
+    """Map a key to a number in [0, 1)."""
     return (hash64(key) >> 11) / (1 << 53)
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The formats of one field with the ends of their shares of the unit interval, and how many each sample gets."""
+    """The formats of one field, the cumulative ends of their shares, and the renditions per sample."""
 
     formats: tuple[str, ...]
     ends: tuple[float, ...]
@@ -37,15 +37,15 @@ class Mix:
 
     @property
     def is_plan(self) -> bool:
-        """Whether it mixes formats, which must all hold the same pixels."""
+        """Whether it mixes formats, which must then all store the same pixels."""
         return len(self.formats) > 1
 
     def choose(self, key: str) -> tuple[str, ...]:
-        """Name the format of each rendition of the sample with this key."""
+        """Return the format of each rendition of the sample with this key."""
         if len(self.formats) == 1:
             return self.formats
-        place = unit_interval(key)
-        first = next(k for k, end in enumerate(self.ends) if place < end)
+        position = unit_interval(key)
+        first = next(k for k, end in enumerate(self.ends) if position < end)
         return tuple(self.formats[(first + r) % len(self.formats)] for r in range(self.renditions))
 
 
@@ -54,24 +54,24 @@ def single(format_name: str) -> Mix:
 
 
 def load_plan(plan: Mapping[str, Any] | str | Path) -> dict[str, Any]:
-    """Read a plan from a file, or take one as it is; check its version."""
+    """Return a plan, read from a file if a path is given, after checking its version."""
     if not isinstance(plan, Mapping):
         path = Path(plan)
         try:
             plan = json.loads(path.read_bytes())
         except ValueError as error:
-            raise ValueError(f"{path} is no JSON: {error}") from None
+            raise ValueError(f"{path} must be JSON: {error}") from None
         if not isinstance(plan, dict):
-            raise ValueError(f"{path} holds no plan: an object is expected")
+            raise ValueError(f"{path} must contain a plan, which is a JSON object")
     if plan.get("version") != PLAN_VERSION:
-        raise ValueError(f"the plan has version {plan.get('version')!r}; {PLAN_VERSION} is expected")
+        raise ValueError(f"the plan must have version {PLAN_VERSION}; got {plan.get('version')!r}")
     if not isinstance(plan.get("fields"), Mapping):
-        raise ValueError("the plan has no 'fields'")
+        raise ValueError("the plan must have 'fields'")
     return dict(plan)
 
 
 def with_renditions(plan: Mapping[str, Any], renditions: int) -> dict[str, Any]:
-    """Give a plan with another number of renditions of each of its fields."""
+    """Return a copy of a plan with this number of renditions for each of its fields."""
     fields = {name: {**entry, "renditions": renditions} for name, entry in plan["fields"].items()}
     return {**plan, "fields": fields}
 
@@ -87,18 +87,18 @@ def _parse_mix(name: str, entry: Any) -> Mix:
         formats = tuple(str(share["format"]) for share in entry["shares"])
         shares = [float(share["share"]) for share in entry["shares"]]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the plan's field {name!r} is not as expected: {error!r}") from None
+        raise ValueError(f"the plan's field {name!r} is not valid: {error!r}") from None
     try:
         distinct = {stored_format(format_name) for format_name in formats}
     except ValueError as error:
         raise ValueError(f"the plan's field {name!r}: {error}") from None
     if len(distinct) != len(formats) or not formats:
-        raise ValueError(f"the plan gives {name!r} no format, or one twice")
+        raise ValueError(f"the plan must give {name!r} at least one format, and none twice")
     if not 1 <= renditions <= min(MAX_RENDITIONS, len(formats)):
         raise ValueError(
-            f"the plan gives {name!r} {renditions} renditions of {len(formats)} formats; "
-            f"at least one, at most one of each format and {MAX_RENDITIONS} in all are possible"
+            f"the plan must give {name!r} 1 to {min(MAX_RENDITIONS, len(formats))} renditions, at most one per format; "
+            f"got {renditions}"
         )
     if not all(math.isfinite(share) and share >= 0 for share in shares) or abs(math.fsum(shares) - 1) > 1e-6:
-        raise ValueError(f"the plan's shares of {name!r} are {shares}; they must be positive and add up to 1")
+        raise ValueError(f"the plan's shares of {name!r} must be positive and add up to 1; got {shares}")
     return Mix(formats, (*list(accumulate(shares))[:-1], 1.0), renditions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One stored encoding of an image: what the index says of it, and what decodes it."""
+"""A rendition, one stored encoding of an image: what the index says about it, and how it is decoded."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from headrace import formats
 from headrace.errors import ImageTooLarge, UnsupportedDataset
-from headrace.records.index._columns import Renditions
+from headrace.records.index.columns import RenditionColumns
 from headrace.records.manifest import shard_name
 from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
 
-# `hri`, `png` and `raw` check themselves while they decode; these may decode damage into wrong pixels.
+# `hri`, `png` and `raw` files have checksums; these may decode damaged bytes to wrong pixels.
 UNCHECKED = frozenset(FORMAT_CODES[name] for name in ("jpeg", "webp"))
 DEFINES_COLOR = frozenset(FORMAT_CODES[name] for name in ("jpeg", "png", "webp"))
-"""Formats whose 2 or 4 channels can only be gray or RGB with alpha, or CMYK; `hri` and `raw` hold any bands."""
+"""Formats in which 2 or 4 channels can only mean alpha or CMYK; in `hri` and `raw` they may mean anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendition:
-    """Where a stored encoding lies and what it holds, as the index says."""
+    """Where a rendition is stored and what it contains, according to the index."""
 
     format: str
     height: int
@@ -40,8 +40,8 @@ class Rendition:
         return (self.height, self.width) if self.channels == 1 else (self.height, self.width, self.channels)
 
     @classmethod
-    def at(cls, renditions: Renditions, row: int) -> Rendition:
-        """Read the rendition of one row of a record batch."""
+    def at(cls, renditions: RenditionColumns, row: int) -> Rendition:
+        """Return the rendition in one row of a record batch."""
         return cls(
             format=_known(FORMAT_NAMES, renditions.format[row], "format"),
             height=renditions.height[row],
@@ -57,7 +57,7 @@ class Rendition:
 
 
 def decode_color(color: str, code: int, channels: int, dtype: int) -> formats.Color:
-    """Choose how an image is decoded under the dataset's `color`, by what the index says of it: codes and channels."""
+    """Return the decoder's `color` for an image, from the dataset's `color` and what the index says about the image."""
     if color == "auto":
         convertible = channels in (1, 3) or (channels <= 4 and (code in DEFINES_COLOR or dtype in COLOR_DTYPE_CODES))
         return "RGB" if convertible else "keep"
@@ -71,7 +71,7 @@ def decoder(code: int) -> formats.Format:
 def check_made_pixels(
     form: formats.Format, shape: formats.ImageShape, transform: Any, keys: Iterable[Mapping[str, int]], max_pixels: int
 ) -> None:
-    """Refuse an image before it is transformed if a step would need more than `max_pixels` of it."""
+    """Raise ImageTooLarge, before decoding, if transforming an image would need more than `max_pixels`."""
     if shape.height * shape.width <= max_pixels:
         return
     n_pixels = shape.height * shape.width
@@ -80,8 +80,8 @@ def check_made_pixels(
         n_pixels = max(each["rows"][part] * each["columns"][part] for each in passes for part in ("size", "canvas"))
     if n_pixels > max_pixels:
         raise ImageTooLarge(
-            f"this {form.name} image has {shape.width} x {shape.height} pixels, and {n_pixels} of them are needed at "
-            f"once, more than max_pixels={max_pixels}; crop first, or raise max_pixels if the dataset is to be trusted"
+            f"this {form.name} image has {shape.width} x {shape.height} pixels, and the transform needs {n_pixels}, "
+            f"more than max_pixels={max_pixels}; crop first, or raise max_pixels if you trust the dataset"
         )
 
 
@@ -90,5 +90,5 @@ def _known(names: Mapping[int, str], code: int, what: str) -> str:
         return names[code]
     except KeyError:
         raise UnsupportedDataset(
-            f"the index has the {what} code {code}, which this version does not know; install a newer headrace"
+            f"the index has the unknown {what} code {code}; install a newer version of headrace"
         ) from None

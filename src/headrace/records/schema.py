@@ -18,9 +18,9 @@ FORMAT_CODES = {"hri:fast": 1, "hri:dense": 2, "png": 3, "jpeg": 4, "webp": 5, "
 FORMAT_NAMES = {code: name for name, code in FORMAT_CODES.items()}
 DTYPE_CODES = {"uint8": 1, "uint16": 2, "int16": 3}
 ALPHA_DTYPE_CODES = {"uint8": 4, "uint16": 5}
-"""Of images of 2 or 4 channels whose last one is alpha."""
+"""Codes of images with 2 or 4 channels whose last one is alpha."""
 CMYK_DTYPE_CODE = 6
-"""Of images of 4 channels of uint8 that are CMYK."""
+"""Code of uint8 images with 4 channels in CMYK."""
 DTYPE_NAMES = {
     **{code: name for codes in (DTYPE_CODES, ALPHA_DTYPE_CODES) for name, code in codes.items()},
     CMYK_DTYPE_CODE: "uint8",
@@ -36,9 +36,9 @@ MAX_SIDE = 65535
 MAX_CHANNELS = 64
 MAX_FIELDS = 1024
 MAX_ROWS = 65536
-"""Rows of a record batch."""
+"""Maximum rows of a record batch."""
 
-# Columns of one rendition, in order, with the letter by which `memoryview.cast` knows their type.
+# Columns of one rendition, in order, with their type as `memoryview.cast` names it.
 RENDITION_COLUMNS = {
     "shard": "I",
     "offset": "Q",
@@ -57,7 +57,7 @@ _NAME = re.compile(r"(?!_)(?!key\Z)[^.\x00-\x1f]{1,128}")
 
 
 def stored_format(text: str) -> str:
-    """Name the format that `hri`, `jpeg:90` or `png` is stored as; ValueError if there is none."""
+    """Return the stored format of `hri`, `jpeg:90` or `png`; raise ValueError if it is unknown."""
     if text in FORMAT_CODES:
         return text
     name = text.partition(":")[0]
@@ -65,11 +65,11 @@ def stored_format(text: str) -> str:
         return DEFAULT_HRI
     if name in FORMAT_CODES:
         return name
-    raise ValueError(f"there is no format {text!r}; known are {', '.join(FORMAT_CODES)}")
+    raise ValueError(f"format must be one of {', '.join(FORMAT_CODES)}; got {text!r}")
 
 
 class Boxes(NamedTuple):
-    """The boxes of one sample: corners x0, y0, x1, y1 in pixels, and a label for each."""
+    """The boxes of one sample: corners x0, y0, x1, y1 in pixels, and one label per box."""
 
     xyxy: npt.NDArray[np.float32]  # [N, 4]
     labels: npt.NDArray[np.int64]  # [N]
@@ -77,13 +77,13 @@ class Boxes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field's name and type; images and masks also have a number of renditions."""
+    """Name and type of a field; images and masks also have a number of renditions."""
 
     name: str
     type: str
     renditions: int = 0
     of: str = ""
-    """The field of boxes that this list belongs to: one element per box, removed when its box is removed."""
+    """The field of boxes that this list belongs to: one element per box, removed together with its box."""
 
     @property
     def is_pixels(self) -> bool:
@@ -99,7 +99,7 @@ class Field:
 
 
 def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None = None) -> tuple[Field, ...]:
-    """Check names and types; raise ValueError for the first that a dataset cannot hold.
+    """Return the fields of a dataset; raise ValueError for a name or type that is not valid.
 
     A list that belongs to a field of boxes says so in its type: `list<int64> of boxes`.
     """
@@ -111,17 +111,15 @@ def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None =
         type_name, _, owner = declared.partition(" of ")
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} cannot name a field: 1 to 128 characters, no dots or control characters, "
-                f"not starting with '_', and not 'key'"
+                f"a field name must have 1 to 128 characters without dots or control characters, must not start with "
+                f"'_' and must not be 'key'; got {name!r}"
             )
         check_type(name, type_name)
         count = renditions.get(name, 1) if type_name in PIXEL_TYPES else 0
         if type_name in PIXEL_TYPES and not 1 <= count <= MAX_RENDITIONS:
-            raise ValueError(f"field {name!r} has {count} renditions; 1 to {MAX_RENDITIONS} are possible")
+            raise ValueError(f"field {name!r} must have 1 to {MAX_RENDITIONS} renditions; got {count}")
         if owner and (types.get(owner) != "boxes" or not type_name.startswith("list<")):
-            raise ValueError(
-                f"field {name!r} is {declared!r}; only a list can belong to a field, which must be of boxes"
-            )
+            raise ValueError(f"field {name!r} must be a list, and {owner!r} a field of boxes; got {declared!r}")
         fields.append(Field(name, type_name, count, owner))
     return tuple(fields)
 
@@ -134,8 +132,8 @@ def check_type(name: str, type_name: str) -> None:
         return
     known = ", ".join((*PIXEL_TYPES, "boxes", *SCALAR_TYPES))
     raise ValueError(
-        f"field {name!r} has the type {type_name!r}; known are {known}, and list<…> of the last four, "
-        f"at most {MAX_LIST_DEPTH} deep"
+        f"field {name!r} must have one of the types {known}, or list<…> of the last four nested at most "
+        f"{MAX_LIST_DEPTH} deep; got {type_name!r}"
     )
 
 
@@ -149,7 +147,7 @@ def strip_lists(type_name: str) -> tuple[str, int]:
 
 
 def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the kind of each column in order; the kind is a field type or a `memoryview` letter."""
+    """Yield the name and kind of each column in order. The kind is a field type or a `memoryview` format."""
     yield "key", "str"
     for field in fields:
         if field.is_pixels:
@@ -166,8 +164,8 @@ def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
 
 
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
-    """Build the schema of the index; no column can be null."""
-    import pyarrow as pa  # noqa: PLC0415  # 45 ms that `import headrace` need not pay
+    """Return the schema of the index. No column is nullable."""
+    import pyarrow as pa  # noqa: PLC0415  # takes 45 ms, which `import headrace` should not pay
 
     kinds: dict[str, pa.DataType] = {
         "I": pa.uint32(),

@@ -18,6 +18,7 @@ interpolation or color changes, boxes clipped to the visible part.
 Put crops and resizes first: then only the crop is decoded, and color changes run on fewer pixels.
 """
 
+from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import Compiled, compile  # noqa: A004
 from headrace.transforms._composition import PerBatch, PerSample, Views
@@ -30,9 +31,7 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
-from headrace.transforms._json import from_json
-from headrace.transforms._recipe import Recipe
-from headrace.transforms._transform import Transform
+from headrace.transforms._recipe import Recipe, from_json
 
 __all__ = [
     "CenterCrop",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.transforms import _arguments as arguments
-from headrace.transforms._transform import Operation, Transform
+from headrace.transforms import _base as arguments
+from headrace.transforms._base import Operation, Transform
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace.formats import MAX_PIXELS
+from headrace.transforms._base import Operation, Transform
 from headrace.transforms._color import Normalize
 from headrace.transforms._composition import PerBatch, PerSample, Views, callable_name, check_callable, check_order
 from headrace.transforms._geometry import RandomResizedCrop, Resize
-from headrace.transforms._transform import Operation, Transform
 from headrace.transforms.boxes import B, map_boxes
 
 if TYPE_CHECKING:
@@ -46,27 +46,6 @@ class Compiled:
     mask: _core.Transform = field(repr=False, compare=False)
     """The same geometry without interpolation, color changes and normalization."""
 
-    def boxes(
-        self,
-        boxes: B,
-        height: int,
-        width: int,
-        *,
-        seed: int,
-        epoch: int,
-        sample: int,
-        view: int = 0,
-        min_area: float = 1.0,
-    ) -> B:
-        """Apply the image's geometry to its boxes, for an image of this size.
-
-        Boxes are clipped to the visible part. Boxes with no area left, or less than `min_area` output pixels, are
-        dropped together with their labels.
-        """
-        return self.boxes_kept(
-            boxes, height, width, seed=seed, epoch=epoch, sample=sample, view=view, min_area=min_area
-        )[0]
-
     def boxes_kept(
         self,
         boxes: B,
@@ -79,7 +58,11 @@ class Compiled:
         view: int = 0,
         min_area: float = 1.0,
     ) -> tuple[B, npt.NDArray[np.bool_]]:
-        """Transform boxes as `boxes` does; also return which of the given boxes were kept, one bool for each."""
+        """Apply the geometry of an image of this size to its boxes. Return the boxes and a mask of those kept.
+
+        Boxes are clipped to the visible part. Boxes with no area left, or less than `min_area` output pixels, are
+        dropped together with their labels.
+        """
         passes = self.image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
         return map_boxes(boxes, passes, min_area)
 
@@ -89,20 +72,18 @@ class Compiled:
         Python callables raise ValueError, because JSON cannot hold code. With `callables=True` they become entries that
         name them for a reader and that `from_json` refuses.
         """
-        code = [PerSample(fn) for fn in self.per_sample] + [PerBatch(fn) for fn in self.per_batch]
-        named = [{"op": item.op, "callable": callable_name(item.fn)} if callables else item.to_json() for item in code]
+        named = [
+            {"op": item.op, "callable": callable_name(item.fn)} if callables else item.to_json()
+            for item in self._code()
+        ]
         return [item.to_json() for item in self.transforms] + named
 
     def __reduce__(self) -> tuple[Any, ...]:
-        code = [PerSample(fn) for fn in self.per_sample] + [PerBatch(fn) for fn in self.per_batch]
-        options = {
-            "dtype": self.dtype,
-            "layout": self.layout,
-            "color": self.color,
-            "approximate_jpeg": self.approximate_jpeg,
-            "max_pixels": self.max_pixels,
-        }
-        return _rebuild, ((*self.transforms, *code), options)
+        options = {name: getattr(self, name) for name in ("dtype", "layout", "color", "approximate_jpeg", "max_pixels")}
+        return _rebuild, ((*self.transforms, *self._code()), options)
+
+    def _code(self) -> list[PerSample | PerBatch]:
+        return [*map(PerSample, self.per_sample), *map(PerBatch, self.per_batch)]
 
 
 def compile(  # noqa: A001
@@ -124,7 +105,7 @@ def compile(  # noqa: A001
         color: "auto" makes three channels of gray, RGB, RGBA and CMYK images and leaves others as they are stored;
             "RGB" makes three channels of every image; "keep" leaves all as they are stored.
         approximate_jpeg: Let the decoder scale down a JPEG that will be made much smaller. Faster; pixels differ.
-        max_pixels: Refuse to decode more pixels of an image than this, or to make more of it.
+        max_pixels: Raise if more pixels than this would be decoded from an image or made of it.
 
     """
     declared, per_sample, per_batch = _split(_listed(transform))

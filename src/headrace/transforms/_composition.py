@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headrace.transforms import _arguments as arguments
+from headrace.transforms import _base as arguments
+from headrace.transforms._base import Operation, Transform
 from headrace.transforms._color import Normalize
-from headrace.transforms._transform import Operation, Transform
 
 MAX_VIEWS = 65536
 
@@ -51,39 +51,38 @@ class Views(Transform):
 
 
 @dataclass(frozen=True)
-class PerSample:
+class _PythonCallable:
+    fn: Callable[[Any], Any]
+
+    op: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_callable(type(self).__name__, self.fn)
+
+    def to_json(self) -> dict[str, Any]:
+        """Raise ValueError: JSON cannot hold code."""
+        raise ValueError(
+            f"{type(self).__name__}({callable_name(self.fn)}) is code, which JSON cannot hold; "
+            f"use declarative transforms, or call it on the batches that the loader returns"
+        )
+
+
+@dataclass(frozen=True)
+class PerSample(_PythonCallable):
     """Call `fn` for each sample, after the declarative transforms.
 
     Works with transforms of torchvision, kornia or albumentations. They run in Python and hold the GIL, and Headrace
     does not control their random numbers. A bare callable in a list of transforms means `PerSample(callable)`.
     """
 
-    fn: Callable[[Any], Any]
-
     op: ClassVar[str] = "per_sample"
-
-    def __post_init__(self) -> None:
-        check_callable("PerSample", self.fn)
-
-    def to_json(self) -> dict[str, Any]:
-        """Raise ValueError: JSON cannot hold code."""
-        raise ValueError(no_json(self))
 
 
 @dataclass(frozen=True)
-class PerBatch:
+class PerBatch(_PythonCallable):
     """Call `fn` for each batch, after everything else. Use it to mix samples or to process many at once."""
 
-    fn: Callable[[Any], Any]
-
     op: ClassVar[str] = "per_batch"
-
-    def __post_init__(self) -> None:
-        check_callable("PerBatch", self.fn)
-
-    def to_json(self) -> dict[str, Any]:
-        """Raise ValueError: JSON cannot hold code."""
-        raise ValueError(no_json(self))
 
 
 def check_callable(owner: str, fn: Any) -> None:
@@ -109,10 +108,3 @@ def check_order(transforms: tuple[Transform, ...]) -> None:
 def callable_name(fn: Callable[[Any], Any]) -> str:
     named = fn if hasattr(fn, "__qualname__") else type(fn)
     return f"{named.__module__}.{named.__qualname__}"
-
-
-def no_json(item: PerSample | PerBatch) -> str:
-    return (
-        f"{type(item).__name__}({callable_name(item.fn)}) is code, which JSON cannot hold; "
-        f"use declarative transforms, or call it on the batches that the loader returns"
-    )

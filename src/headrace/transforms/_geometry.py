@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.transforms import _arguments as arguments
-from headrace.transforms._arguments import INTERPOLATIONS, PADDING_MODES
-from headrace.transforms._transform import Operation, Transform
+from headrace.transforms import _base as arguments
+from headrace.transforms._base import INTERPOLATIONS, PADDING_MODES, Operation, Transform
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipe: how samples become batches, as JSON, so that another process can make the same (spec/recipe.md)."""
+"""The recipe: how samples become batches, as JSON, so that another process can make the same batches.
+
+Every member of a document is checked, and unknown members are errors (spec/recipe.md).
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,30 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from headrace.transforms import _arguments as arguments
+from headrace.transforms import _base as arguments
+from headrace.transforms._base import Transform
+from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
-from headrace.transforms._composition import check_order
-from headrace.transforms._json import list_from_json
-from headrace.transforms._transform import Transform
+from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
+from headrace.transforms._geometry import (
+    CenterCrop,
+    HorizontalFlip,
+    Pad,
+    RandomCrop,
+    RandomResizedCrop,
+    Resize,
+    VerticalFlip,
+)
 
 RECIPE_VERSION = 1
+
+_KINDS: dict[str, type[Transform]] = {
+    kind.op: kind
+    for kind in (
+        *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
+        *(ColorJitter, Grayscale, Normalize, Views),
+    )
+}
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
@@ -84,14 +104,9 @@ class Recipe:
                 f"use the same version of Headrace on both sides"
             )
         members = {name: value for name, value in document.items() if name != "version"}
-        known = {field.name: field.default is MISSING for field in fields(cls)}
-        unknown = [name for name in members if name not in known]
-        missing = [name for name, required in known.items() if required and name not in members]
-        if unknown or missing:
-            problem = f"unknown member {unknown[0]!r}" if unknown else f"missing member {missing[0]!r}"
-            raise ValueError(f"recipe: {problem}; its members are {', '.join(known)}")
+        _check_members("recipe", cls, members)
         try:
-            return cls(**{**members, "transforms": list_from_json(members["transforms"])})
+            return cls(**{**members, "transforms": _list_from_json(members["transforms"])})
         except (TypeError, ValueError) as error:
             raise ValueError(f"recipe: {error}") from None
 
@@ -116,3 +131,51 @@ def _digest(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise ValueError(f"{name} must be 32 lower-case hexadecimal digits; got {value!r}")
     return value
+
+
+def from_json(document: Mapping[str, Any]) -> Transform:
+    """Make a transform from the JSON object that its `to_json` returned, or from one written by hand.
+
+    Members with a default may be omitted. Anything else that is wrong raises ValueError.
+    """
+    if not isinstance(document, Mapping):
+        raise ValueError(f'a transform must be an object such as {{"op": "resize", "size": 256}}; got {document!r}')
+    op = document.get("op")
+    if op in (PerSample.op, PerBatch.op):
+        raise ValueError(
+            f"{document.get('callable', op)!r} is code, which JSON cannot hold; pass the callable in Python"
+        )
+    if not isinstance(op, str) or op not in _KINDS:
+        raise ValueError(f"op must be one of {', '.join(_KINDS)}; got {op!r}")
+    kind = _KINDS[op]
+    members = {name: value for name, value in document.items() if name != "op"}
+    _check_members(f"transform {op!r}", kind, members)
+    if kind is Views:
+        members["transforms"] = _list_from_json(members["transforms"])
+    try:
+        return kind(**members)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _list_from_json(document: Any) -> tuple[Transform, ...]:
+    """Make the transforms of a JSON list. Errors name the position in the list."""
+    if not isinstance(document, (list, tuple)):
+        raise ValueError(f"transforms must be a list; got {document!r}")
+    made = []
+    for position, item in enumerate(document):
+        try:
+            made.append(from_json(item))
+        except ValueError as error:
+            raise ValueError(f"transform {position}: {error}") from None
+    return tuple(made)
+
+
+def _check_members(name: str, kind: Any, members: Mapping[str, Any]) -> None:
+    """Raise ValueError unless `members` has every required field of a dataclass and no unknown one."""
+    known = {field.name: field.default is MISSING for field in fields(kind)}
+    unknown = [member for member in members if member not in known]
+    missing = [member for member, required in known.items() if required and member not in members]
+    if unknown or missing:
+        problem = f"unknown member {unknown[0]!r}" if unknown else f"missing member {missing[0]!r}"
+        raise ValueError(f"{name}: {problem}; its members are {', '.join(known)}")

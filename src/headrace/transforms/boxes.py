@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boxes follow the image: the passes of a program, applied to corners instead of pixels."""
+"""Transform boxes together with their image: the passes of a compiled transform, applied to corners."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,10 +26,10 @@ B = TypeVar("B", bound=BoxesLike)
 
 
 def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) -> tuple[B, npt.NDArray[np.bool_]]:
-    """Move the boxes as the passes move the pixels, clip them to what is left of the image and drop the small ones.
+    """Move boxes as the passes move pixels, clip them to the visible image, and drop those below `min_area`.
 
-    Return them, and which of the given boxes they are: what belongs to a box is to be dropped with it. Labels are.
-    A border that repeats the image's pixels repeats no boxes.
+    Return the boxes with their labels, and a mask of the given boxes that were kept. Padding that repeats pixels of
+    the image does not repeat boxes.
     """
     corners = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
     for each in passes:
@@ -40,22 +41,18 @@ def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) ->
 
 
 def keep_elements(values: Sequence[Any] | npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> Any:
-    """Of a list that has one element per box, give those of the boxes that were kept."""
+    """Return the elements of a list with one element per box whose boxes were kept."""
     if len(values) != len(kept):
         raise TransformError(
-            f"a list that belongs to {len(kept)} boxes must have as many elements; it has {len(values)}"
+            f"a list that belongs to boxes must have one element per box; got {len(values)} for {len(kept)} boxes"
         )
-    return (
-        values[kept]
-        if isinstance(values, np.ndarray)
-        else [value for value, stays in zip(values, kept, strict=True) if stays]
-    )
+    return values[kept] if isinstance(values, np.ndarray) else list(compress(values, kept))
 
 
 def _along(ends: npt.NDArray[np.float64], axis: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Move begins and ends `[N, 2]` along one axis of a pass."""
+    """Move starts and ends `[N, 2]` along one axis of a pass."""
     moved = (ends - axis["start"]) * (axis["resized"] / axis["size"]) + axis["offset"]
-    # What a crop cut off stays off, also where a border was drawn in its place.
+    # What a crop removed stays removed, even where padding was added in its place.
     shown = max(0, axis["offset"]), min(axis["canvas"], axis["offset"] + axis["resized"])
     clipped: npt.NDArray[np.float64] = np.clip(moved, shown[0], max(shown))
     if axis["flipped"]:

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import glob
-import os
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from headrace.files import write_atomic
 
 
 class FileTask(NamedTuple):
@@ -78,17 +78,9 @@ def plan_tasks(
 
 
 def write_file(target: Path, content: bytes, *, force: bool) -> None:
-    """Write a file under a temporary name and rename it, so that it is never seen incomplete."""
+    """Write a file atomically and make the folders above it."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident():x}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-        if target.exists() and not force:
-            raise FileExistsError(f"{target} was created by another process; use --force to overwrite it")
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomic(target, content, overwrite=force)
 
 
 def _expand(pattern: str) -> list[str]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the headers of PNG, JPEG, WebP and TIFF files say, read without decoding pixels."""
+"""Readers and writers for the headers of PNG, JPEG, WebP and TIFF files. They do not decode pixels."""

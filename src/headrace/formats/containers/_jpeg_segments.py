@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segments of a JPEG file before its first scan: the frame's head, and metadata to read and to write."""
+"""The segments of a JPEG file before its first scan: the frame header and the metadata, read and written."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import struct
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from headrace.errors import CorruptImage, UnsupportedImage
+from headrace.errors import UnsupportedImage
+from headrace.formats._types import corrupt
 
 _START_OF_SCAN = 0xDA
-_NO_FRAMES = (0xC4, 0xC8, 0xCC)  # tables among the numbers of frame heads
+_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # tables whose markers lie among those of frame headers
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _ARITHMETIC = (0xC9, 0xCA)
 _EXIF = b"Exif\0\0"
 _ICC = b"ICC_PROFILE\0"
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
-_LARGEST_SEGMENT = 65533
+_MAX_SEGMENT = 65533
 
 
 @dataclass(slots=True)
 class Segments:
-    """What precedes the first scan."""
+    """What a file contains before its first scan."""
 
     height: int = 0
     width: int = 0
     components: int = 0
     progressive: bool = False
     adobe: bool = False
-    """An Adobe segment is there; CMYK beside one is stored inverted."""
+    """The file has an Adobe segment: its CMYK values are stored inverted."""
     exif: bytes = b""
     xmp: bytes = b""
     profile: dict[int, bytes] = field(default_factory=dict)
@@ -45,9 +46,9 @@ class Segments:
 
 
 def read(view: memoryview) -> Segments:
-    """Walk the segments up to the first scan and check their places and lengths."""
+    """Read the segments up to the first scan and check their order and lengths."""
     if bytes(view[:2]) != b"\xff\xd8":
-        _fail(0, "this is no JPEG file: it does not start with FF D8")
+        raise corrupt("jpeg", 0, "not a JPEG file: it must start with FF D8")
     segments = Segments()
     position = 2
     while True:
@@ -55,33 +56,37 @@ def read(view: memoryview) -> Segments:
         if marker == _START_OF_SCAN:
             break
         if start + 2 > len(view):
-            _fail(position, "the file ends within a segment: it is truncated")
+            raise corrupt("jpeg", position, "the file is truncated: it ends within a segment")
         (length,) = struct.unpack_from(">H", view, start)
         if length < 2 or start + length > len(view):
-            _fail(position, f"segment FF {marker:02X} of {length} bytes reaches beyond the file's {len(view)}")
+            raise corrupt(
+                "jpeg",
+                position,
+                f"segment FF {marker:02X} of {length} bytes must end within the file of {len(view)} bytes",
+            )
         _read_segment(segments, marker, view[start + 2 : start + length], position)
         position = start + length
     if not segments.components:
-        _fail(position, "a scan comes before any frame")
+        raise corrupt("jpeg", position, "a frame header must precede the first scan")
     return segments
 
 
 def _next_marker(view: memoryview, position: int) -> tuple[int, int]:
-    """The marker at `position`, and where what follows it starts."""
+    """Return the marker at `position` and the position after it."""
     if position >= len(view) or view[position] != 0xFF:
-        _fail(position, "a marker is expected and there is none: the file is damaged or truncated")
+        raise corrupt("jpeg", position, "expected a marker: the file is damaged or truncated")
     while position < len(view) and view[position] == 0xFF:
         position += 1
     if position == len(view):
-        _fail(position, "the file ends within a marker: it is truncated")
+        raise corrupt("jpeg", position, "the file is truncated: it ends within a marker")
     marker = view[position]
     if not 0xC0 <= marker <= 0xFE or 0xD0 <= marker <= 0xD9:
-        _fail(position, f"marker FF {marker:02X} has no place before the first scan")
+        raise corrupt("jpeg", position, f"marker FF {marker:02X} must not occur before the first scan")
     return marker, position + 1
 
 
 def _read_segment(segments: Segments, marker: int, contents: memoryview, position: int) -> None:
-    if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAMES:
+    if 0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES:
         _read_frame(segments, marker, contents, position)
     elif marker == 0xE1:
         if bytes(contents[:6]) == _EXIF:
@@ -97,28 +102,30 @@ def _read_segment(segments: Segments, marker: int, contents: memoryview, positio
 
 def _read_frame(segments: Segments, marker: int, contents: memoryview, position: int) -> None:
     if segments.components:
-        _fail(position, "there is a second frame head")
+        raise corrupt("jpeg", position, "a file must have one frame header; this is the second")
     if len(contents) < 6:
-        _fail(position, f"a frame head of {len(contents)} bytes is too short")
+        raise corrupt("jpeg", position, f"a frame header of {len(contents)} bytes is too short")
     depth, height, width, components = struct.unpack_from(">BHHB", contents)
     if len(contents) != 6 + 3 * components or not width:
-        _fail(
-            position, f"a frame head of {len(contents)} bytes for {components} components, {width} wide, is not valid"
+        raise corrupt(
+            "jpeg",
+            position,
+            f"a frame header of {len(contents)} bytes with {components} components and width {width} is not valid",
         )
     if marker not in (_BASELINE, _EXTENDED, _PROGRESSIVE, *_ARITHMETIC):
-        _refuse(position, f"frames of kind FF {marker:02X} (lossless or hierarchical) are not read")
+        _refuse(position, f"frames of type FF {marker:02X} (lossless or hierarchical) are not supported")
     if depth != 8:
-        _refuse(position, f"{depth} bits a sample are not read, only 8")
+        _refuse(position, f"only 8 bits per sample are supported; the file has {depth}")
     if not height:
-        _refuse(position, "the height is left to be said after the first scan, which is not read")
+        _refuse(position, "a height that is given after the first scan is not supported")
     if components not in (1, 3, 4):
-        _refuse(position, f"{components} components are not read, only gray, three colors, and CMYK")
+        _refuse(position, f"only 1, 3 or 4 components are supported; the file has {components}")
     segments.height, segments.width, segments.components = height, width, components
     segments.progressive = marker in (_PROGRESSIVE, _ARITHMETIC[1])
 
 
 def insert_metadata(data: bytes, blocks: dict[str, bytes]) -> bytes:
-    """The file with EXIF, XMP and ICC segments behind its first one (JFIF must stay first)."""
+    """Return the file with EXIF, XMP and ICC segments after its first segment (JFIF must stay first)."""
     payloads = []
     if "exif" in blocks:
         payloads.append(b"\xe1" + _EXIF + blocks["exif"])
@@ -128,20 +135,14 @@ def insert_metadata(data: bytes, blocks: dict[str, bytes]) -> bytes:
     parts = [profile[start : start + 65519] for start in range(0, len(profile), 65519)]
     if len(parts) <= 255:
         payloads += [b"\xe2" + _ICC + bytes((number + 1, len(parts))) + part for number, part in enumerate(parts)]
-    # A segment's length is 16 bits and counts itself; larger blocks of EXIF or XMP cannot be carried.
+    # The length of a segment has 16 bits and includes itself; larger EXIF or XMP blocks cannot be stored.
     written = [
         b"\xff" + payload[:1] + struct.pack(">H", len(payload) + 1) + payload[1:]
         for payload in payloads
-        if len(payload) - 1 <= _LARGEST_SEGMENT
+        if len(payload) - 1 <= _MAX_SEGMENT
     ]
     (length,) = struct.unpack_from(">H", data, 4)
     return data[: 4 + length] + b"".join(written) + data[4 + length :]
-
-
-def _fail(offset: int, what: str) -> NoReturn:
-    error = CorruptImage(f"jpeg, at byte {offset}: {what}")
-    error.offset = offset
-    raise error
 
 
 def _refuse(offset: int, what: str) -> NoReturn:

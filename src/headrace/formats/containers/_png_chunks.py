@@ -10,10 +10,10 @@ from enum import IntEnum
 from headrace import _core
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_MAX_BLOCK_BYTES = 2**26  # of metadata, inflated
+_MAX_BLOCK_BYTES = 2**26  # decompressed bytes of a metadata block
 
 
-class Kind(IntEnum):
+class ColorType(IntEnum):
     """The color types of IHDR."""
 
     GRAY = 0
@@ -24,7 +24,7 @@ class Kind(IntEnum):
 
 
 def is_animated(view: memoryview) -> bool:
-    """Whether the file is an APNG of more than one frame, according to the chunk before its image data."""
+    """Return whether the file is an APNG with more than one frame, according to its acTL chunk."""
     position = len(SIGNATURE)
     while position + 12 <= len(view):
         n_bytes = int.from_bytes(view[position : position + 4], "big")
@@ -38,14 +38,14 @@ def is_animated(view: memoryview) -> bool:
 
 
 def chunk(name: bytes, contents: bytes) -> bytes:
-    """The bytes of a chunk."""
+    """Return a chunk with its length and checksum."""
     return (
         struct.pack(">I", len(contents)) + name + contents + struct.pack(">I", zlib.crc32(contents, zlib.crc32(name)))
     )
 
 
 def metadata(view: memoryview) -> dict[str, bytes]:
-    """The ICC profile, EXIF and XMP blocks; damaged or oversized ones are omitted. All chunks must be valid."""
+    """Return the ICC profile, EXIF and XMP blocks, without damaged or oversized ones. All chunks must be valid."""
     blocks: dict[str, bytes] = {}
     for name, start, end in _core.png_chunks(view):
         if name not in (b"eXIf", b"iCCP", b"iTXt"):
@@ -67,7 +67,7 @@ def metadata(view: memoryview) -> dict[str, bytes]:
 
 
 def metadata_chunks(blocks: dict[str, bytes]) -> bytes:
-    """ICC profile, EXIF and XMP as chunks, which go before the image data."""
+    """Return the chunks of an ICC profile, EXIF and XMP, which go before the image data."""
     parts = []
     if "icc" in blocks:
         parts.append(chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(blocks["icc"], 9)))

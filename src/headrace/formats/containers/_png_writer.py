@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PNG files from arrays: by Pillow, and by NumPy and zlib where Pillow has no mode for them (16-bit color).
+"""Write PNG files with Pillow, and with NumPy and zlib where Pillow has no mode (16-bit color).
 
-The backends that decode have no say here, so that the bytes of a dataset do not depend on what is installed.
+The decoding backend is not used here, so that the bytes of a dataset do not depend on what is installed.
 """
 
 from __future__ import annotations
@@ -13,35 +13,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.codec.images import as_image
 from headrace.errors import UnsupportedImage
-from headrace.formats.containers._png_chunks import SIGNATURE, Kind, chunk, metadata_chunks
+from headrace.formats.containers._png_chunks import SIGNATURE, ColorType, chunk, metadata_chunks
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_KINDS = {1: Kind.GRAY, 2: Kind.GRAY_ALPHA, 3: Kind.RGB, 4: Kind.RGBA}
+_COLOR_TYPES = {1: ColorType.GRAY, 2: ColorType.GRAY_ALPHA, 3: ColorType.RGB, 4: ColorType.RGBA}
 _DEFAULT_LEVEL = 6
-_ROWS_AT_ONCE = 64  # bounds the scratch memory of the filters, five copies of these rows
+_ROWS_AT_ONCE = 64  # the filters need five copies of these rows
 
 
 def parse_level(mode: str | None) -> int:
     if mode is None:
         return _DEFAULT_LEVEL
     if len(mode) != 1 or not mode.isdigit():
-        raise UnsupportedImage(f"png's mode is zlib's level, as in png:6, from 0 to 9, not {mode!r}")
+        raise UnsupportedImage(f"the mode of png must be zlib's level from 0 to 9, as in png:6; got {mode!r}")
     return int(mode)
 
 
 def encode(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:
-    image = as_image(image)
-    if image.ndim == 3 and image.shape[2] == 1:
-        image = image[..., 0]
     channels = 1 if image.ndim == 2 else image.shape[2]
-    if image.ndim not in (2, 3) or channels not in _KINDS or image.dtype.name not in ("uint8", "uint16"):
+    if channels not in _COLOR_TYPES or image.dtype.name not in ("uint8", "uint16"):
         raise UnsupportedImage(
-            f"PNG holds uint8 and uint16 images of 1 to 4 channels, not {image.dtype} {list(image.shape)}; "
-            "hri and raw hold int16 and more channels"
+            f"PNG stores uint8 and uint16 images with 1 to 4 channels; got {image.dtype} {list(image.shape)}; use hri "
+            "or raw"
         )
     if image.dtype == np.uint16 and channels > 1:
         return _encode_plain(image, level, blocks)
@@ -57,13 +53,13 @@ def _encode_pillow(image: npt.NDArray[Any], level: int) -> bytes:
 
 
 def _insert(data: bytes, chunks: bytes) -> bytes:
-    """Put chunks behind IHDR, which ends at byte 33."""
+    """Insert chunks after IHDR, which ends at byte 33."""
     return data[:33] + chunks + data[33:] if chunks else data
 
 
 def _encode_plain(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:
     height, width, channels = image.shape
-    head = struct.pack(">IIBBBBB", width, height, 16, _KINDS[channels], 0, 0, 0)
+    head = struct.pack(">IIBBBBB", width, height, 16, _COLOR_TYPES[channels], 0, 0, 0)
     compressor = zlib.compressobj(level, zlib.DEFLATED, 15, 9, zlib.Z_FILTERED)
     body = []
     previous = np.zeros((1, width * channels * 2), np.uint8)
@@ -77,9 +73,9 @@ def _encode_plain(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes])
 
 
 def _filter(rows: npt.NDArray[np.uint8], previous: npt.NDArray[np.uint8], step: int) -> npt.NDArray[np.uint8]:
-    """For each row its filter's number and the filtered bytes: of the five filters the one with the smallest residuals.
+    """Return the filter number and the filtered bytes of each row, with the filter that has the smallest residuals.
 
-    `previous` is the row above the first; `step` is the bytes of a pixel. Arithmetic is modulo 256, as PNG's is.
+    `previous` is the row above the first; `step` is the bytes per pixel. Arithmetic is modulo 256, as in PNG.
     """
     above = np.concatenate((previous, rows[:-1]))
     left, corner = np.zeros_like(rows), np.zeros_like(rows)
@@ -98,7 +94,7 @@ def _filter(rows: npt.NDArray[np.uint8], previous: npt.NDArray[np.uint8], step: 
 def _paeth(
     left: npt.NDArray[np.uint8], above: npt.NDArray[np.uint8], corner: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Whichever neighbor is nearest to left + above − corner; ties go to left, then above."""
+    """Return the neighbor closest to left + above − corner; ties go to left, then above."""
     toward_above = above.astype(np.int16) - corner
     toward_left = left.astype(np.int16) - corner
     from_left, from_above, from_corner = abs(toward_above), abs(toward_left), abs(toward_above + toward_left)

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RIFF chunks of a WebP file: read and checked, and written around a bare bit stream.
+"""The RIFF chunks of a WebP file: read and checked, and written around an encoded image.
 
-WebP has no gray. A gray image is stored as three equal channels with a chunk of our own, `HRGY`, behind the image;
-other readers ignore it, as the container's specification asks, and see RGB.
+WebP has no gray images. A gray image is stored as three equal channels with our own chunk `HRGY` after it; other
+readers ignore the chunk, as the specification of the container requires, and read RGB.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import NoReturn
 
-from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats._types import ImageShape
+from headrace.errors import UnsupportedImage
+from headrace.formats._types import ImageShape, corrupt
 
 GRAY = b"HRGY"
 _METADATA = {b"ICCP": "icc", b"EXIF": "exif", b"XMP ": "xmp"}
@@ -22,14 +21,14 @@ _ANIMATION = 0x02
 
 @dataclass(frozen=True, slots=True)
 class Riff:
-    """The head of a WebP file and where its metadata is."""
+    """The header of a WebP file, and the ranges of its metadata."""
 
     height: int
     width: int
     alpha: bool
     gray: bool
     length: int
-    """Bytes of the file as its own head has them; more may follow."""
+    """Length of the file according to its header; more bytes may follow."""
     blocks: dict[str, tuple[int, int]]
 
     @property
@@ -38,30 +37,32 @@ class Riff:
 
 
 def read(view: memoryview) -> Riff:
-    """Walk the chunks, check their places and lengths, and read the image's head."""
+    """Read the chunks and the header of the image, and check their order and lengths."""
     if len(view) < 12 or bytes(view[:4]) != b"RIFF" or bytes(view[8:12]) != b"WEBP":
-        _fail(0, "this is no WebP file: it does not start with RIFF and WEBP")
+        raise corrupt("webp", 0, "not a WebP file: it must start with RIFF and WEBP")
     length = 8 + struct.unpack_from("<I", view, 4)[0]
     if length > len(view):
-        _fail(4, f"the file says it has {length} bytes and has {len(view)}: it is truncated")
+        raise corrupt("webp", 4, f"the file is truncated: it has {len(view)} bytes, its header announces {length}")
     chunks = _chunks(view[:length])
     first, start, end = chunks[0]
     image = next((chunk for chunk in chunks if chunk[0] in (b"VP8 ", b"VP8L")), None)
     if first == b"VP8X":
         if end - start != 10:
-            _fail(start, f"VP8X has {end - start} bytes and not 10")
+            raise corrupt("webp", start, f"VP8X must have 10 bytes; it has {end - start}")
         flags = view[start]
         if flags & _ANIMATION:
-            raise UnsupportedImage("webp: an animation is no image; extract the frame that is meant")
+            raise UnsupportedImage("webp: animations are not supported; extract one frame")
         height, width = (1 + int.from_bytes(view[start + at : start + at + 3], "little") for at in (7, 4))
         alpha = bool(flags & _FLAGS["alpha"])
     if image is None:
-        _fail(start, "there is no image chunk")
+        raise corrupt("webp", start, "a file must have an image chunk")
     frame_height, frame_width, frame_alpha = _read_frame(view, *image)
     if first != b"VP8X":
         height, width, alpha = frame_height, frame_width, frame_alpha
     if (frame_height, frame_width) != (height, width):
-        _fail(start, f"the image is {frame_width} x {frame_height}, the file says {width} x {height}")
+        raise corrupt(
+            "webp", start, f"the image is {frame_width} x {frame_height}, but the header announces {width} x {height}"
+        )
     names = {name for name, _, _ in chunks}
     blocks = {_METADATA[name]: (start, end) for name, start, end in chunks if name in _METADATA}
     return Riff(height, width, alpha, gray=GRAY in names and not alpha, length=length, blocks=blocks)
@@ -73,30 +74,32 @@ def _chunks(view: memoryview) -> list[tuple[bytes, int, int]]:
     while position + 8 <= len(view):
         name, length = struct.unpack_from("<4sI", view, position)
         if position + 8 + length > len(view):
-            _fail(position, f"chunk {name!r} of {length} bytes reaches beyond the file's {len(view)}")
+            raise corrupt(
+                "webp", position, f"chunk {name!r} of {length} bytes must end within the file of {len(view)} bytes"
+            )
         chunks.append((name, position + 8, position + 8 + length))
         position += 8 + length + length % 2
     if not chunks:
-        _fail(12, "there is no chunk")
+        raise corrupt("webp", 12, "a file must have at least one chunk")
     return chunks
 
 
 def _read_frame(view: memoryview, name: bytes, start: int, end: int) -> tuple[int, int, bool]:
     if name == b"VP8L":
         if end - start < 5 or view[start] != 0x2F:
-            _fail(start, "the lossless bit stream has no valid head")
+            raise corrupt("webp", start, "the header of the lossless image is not valid")
         (bits,) = struct.unpack_from("<I", view, start + 1)
         return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF), bool(bits >> 28 & 1)
     if end - start < 10 or bytes(view[start + 3 : start + 6]) != b"\x9d\x01\x2a":
-        _fail(start, "the lossy bit stream has no valid head")
+        raise corrupt("webp", start, "the header of the lossy image is not valid")
     width, height = struct.unpack_from("<HH", view, start + 6)
     if not (width & 0x3FFF and height & 0x3FFF):
-        _fail(start, "an image has at least one pixel")
+        raise corrupt("webp", start, "an image must have at least one pixel")
     return height & 0x3FFF, width & 0x3FFF, False
 
 
 def wrap(data: bytes, *, gray: bool, blocks: dict[str, bytes]) -> bytes:
-    """A file of one lossless bit stream, as the encoder wrote it, with metadata and the gray mark around it."""
+    """Add metadata and the gray mark to a file with one lossless image, as the encoder wrote it."""
     known = {name: blocks[name] for name in ("icc", "exif", "xmp") if blocks.get(name)}
     if not gray and not known:
         return data
@@ -119,9 +122,3 @@ def wrap(data: bytes, *, gray: bool, blocks: dict[str, bytes]) -> bytes:
 
 def _chunk(name: bytes, contents: bytes) -> bytes:
     return name + struct.pack("<I", len(contents)) + contents + b"\0" * (len(contents) % 2)
-
-
-def _fail(offset: int, what: str) -> NoReturn:
-    error = CorruptImage(f"webp, at byte {offset}: {what}")
-    error.offset = offset
-    raise error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directories of a TIFF file: how many pages it has, and how large the first one is. No pixel is decoded."""
+"""The directories of a TIFF file: its pages and their sizes, read without decoding pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.errors import CorruptImage
 # Tags
 _SUBFILE, _WIDTH, _HEIGHT, _SAMPLES, _PLANES = 254, 256, 257, 277, 284
 _WANTED = (_SUBFILE, _WIDTH, _HEIGHT, _SAMPLES, _PLANES)
-# A page that is a smaller copy of another one (1) or a mask of it (4) is no page of its own.
+# A directory with a smaller copy (1) or a mask (4) of another page does not count as a page.
 _REDUCED, _MASK = 1, 4
 _SIZES = {1: "B", 3: "H", 4: "I", 16: "Q"}
 _MAX_PAGES = 65536
@@ -23,9 +23,9 @@ class Page(NamedTuple):
     height: int
     width: int
     samples: int
-    """Bands of a pixel."""
+    """Bands per pixel."""
     is_planar: bool
-    """Each band is stored by itself."""
+    """Each band is stored separately."""
 
 
 def is_tiff(view: memoryview) -> bool:
@@ -33,11 +33,11 @@ def is_tiff(view: memoryview) -> bool:
 
 
 def pages(view: memoryview) -> Iterator[Page]:
-    """The pages, without smaller copies and masks of other pages; CorruptImage where the file ends too early."""
+    """Yield the pages, without smaller copies and masks of other pages. Raise CorruptImage if the file is truncated."""
     try:
         yield from _pages(view)
     except struct.error as error:
-        raise CorruptImage(f"this TIFF file ends within a directory: {error}") from None
+        raise CorruptImage(f"this TIFF file is truncated within a directory: {error}") from None
 
 
 def _pages(view: memoryview) -> Iterator[Page]:
@@ -50,7 +50,7 @@ def _pages(view: memoryview) -> Iterator[Page]:
         seen.add(offset)
         (entries,) = struct.unpack_from(f"{order}{count_letter}", view, offset)
         if entries > _MAX_ENTRIES:
-            raise CorruptImage(f"this TIFF file has a directory of {entries} entries; at most {_MAX_ENTRIES} are read")
+            raise CorruptImage(f"a TIFF directory must have at most {_MAX_ENTRIES} entries; this one has {entries}")
         start = offset + struct.calcsize(f"{order}{count_letter}")
         tags: dict[int, int] = {}
         for at in range(start, start + entries * entry_bytes, entry_bytes):

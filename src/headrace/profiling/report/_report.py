@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.documents import DocumentReader, to_json
 from headrace.errors import InvalidReport, MissingExtra
+from headrace.files import write_atomic
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._remedies import next_step
 from headrace.profiling.judging._verdict import Verdict, judge
@@ -97,8 +98,8 @@ class Report:
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        _write_atomic(place / JSON_NAME, json.dumps(self.to_json(), indent=2, allow_nan=False).encode() + b"\n")
-        _write_atomic(place / HTML_NAME, self.to_html().encode())
+        write_atomic(place / JSON_NAME, json.dumps(self.to_json(), indent=2, allow_nan=False).encode() + b"\n")
+        write_atomic(place / HTML_NAME, self.to_html().encode())
         return place / HTML_NAME
 
     def show(self, console: Console | None = None) -> None:
@@ -125,13 +126,3 @@ class Report:
             return None  # a notebook then shows `repr`
         frame = "width:100%;height:900px;border:0"
         return f'<iframe title="Headrace profile" sandbox style="{frame}" srcdoc="{escape(page)}"></iframe>'
-
-
-def _write_atomic(path: Path, content: bytes) -> None:
-    """Write under a temporary name and rename, so that readers never see a part of the file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

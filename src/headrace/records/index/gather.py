@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of many rows at once, as arrays: what a loader asks for a batch of samples.
+"""Read columns of many rows at once as arrays: what a loader needs for a batch of samples.
 
-The index is one mapped file, in which a column of a record batch is a run of equal numbers. So a number's place in the
-file is the place of its run plus its row in the batch, and any rows of all nine columns of a rendition are read with
-one `take` over the file for each width of number, whatever the number of record batches that they lie in. The places
-of a record batch's runs are looked up when a row of it is first asked for, and checked: a damaged index cannot lead
-out of the file.
+The index is one mapped file, in which a column of a record batch is a contiguous run of numbers. The position of a
+number is the start of its run plus its row in the batch. So any rows of all columns of a rendition are read with one
+`take` over the file per width of number, whatever the number of record batches. The runs of a record batch are located
+and checked when one of its rows is first used: a damaged index cannot lead outside the file.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CorruptDataset
-from headrace.records.index._index import Index
+from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest
 from headrace.records.schema import RENDITION_COLUMNS, columns
 
@@ -28,7 +27,7 @@ _DTYPES = {"I": np.uint32, "Q": np.uint64, "B": np.uint8, "int64": np.int64, "fl
 
 
 class Gather:
-    """What a loader asks of the index of a dataset, or of a view of one. Safe to use from many threads."""
+    """Reads columns of a dataset or a view of one. Thread-safe."""
 
     def __init__(
         self, manifest: Manifest, places: Places, view: RowNumbers | None, value: Callable[[int, str], Any]
@@ -39,19 +38,19 @@ class Gather:
         self._runs: dict[tuple[str, int], tuple[Runs, ...]] = {}
 
     def rows(self, positions: npt.NDArray[Any]) -> RowNumbers:
-        """Give the rows of the whole dataset at these positions of the view: the `sample` of random draws."""
+        """Return the rows of the complete dataset at positions of the view: the `sample` of random draws."""
         chosen = np.asarray(positions, np.int64)
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._length:
-            raise IndexError(f"positions {chosen.min()} to {chosen.max()} of a dataset of {self._length}")
+            raise IndexError(f"positions must be in [0, {self._length}); got {chosen.min()} to {chosen.max()}")
         return chosen if self._view is None else self._view[chosen]
 
     def pixel_columns(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
-        """Give the nine columns of a rendition by their names (`shard`, `offset` …), an item a row, in new arrays."""
+        """Return the columns of a rendition by name (`shard`, `offset` …) in new arrays, one value per row."""
         runs = self._runs.get((field, rendition)) or self._open(field, rendition)
         return self._places.take(runs, rows)
 
     def values(self, field: str, rows: RowNumbers) -> npt.NDArray[Any] | list[Any]:
-        """Give a field of plain values: an array for `int64` and `float32`, a list of values for the other types."""
+        """Return the values of a field: an array for `int64` and `float32`, a list for other types."""
         found = self._fields.get(field)
         if found is None or found.type not in ("int64", "float32"):
             return [self._value(int(row), field) for row in rows]
@@ -61,7 +60,7 @@ class Gather:
     def _open(self, field: str, rendition: int) -> tuple[Runs, ...]:
         found = self._fields.get(field)
         if found is None or not 0 <= rendition < max(1, found.renditions):
-            raise KeyError(f"there is no rendition {rendition} of a field {field!r}")
+            raise KeyError(f"the dataset has no rendition {rendition} of a field {field!r}")
         names = {field: field}
         if found.is_pixels:
             names = {found.rendition_column(rendition, part): part for part in RENDITION_COLUMNS}
@@ -70,7 +69,7 @@ class Gather:
 
 
 class Runs(NamedTuple):
-    """Columns of numbers of one width, under the names that the caller wants, and where they start."""
+    """Columns of numbers of one width, with the names that the caller wants, and where they start."""
 
     file: npt.NDArray[Any]
     origins: npt.NDArray[np.int64]  # [columns, record batches], a view of those of `Places`
@@ -78,24 +77,24 @@ class Runs(NamedTuple):
 
 
 class Places:
-    """Where the columns of numbers lie in `index.arrow`. Safe to use from many threads, and after a fork."""
+    """Positions of the columns of numbers in `index.arrow`. Thread-safe and fork-safe."""
 
     def __init__(self, index: Index, manifest: Manifest) -> None:
         self._index = index
         self._n_bytes, self._address = index.content.size, index.content.address
         self._ends = np.cumsum(np.array(manifest.index.batches, np.int64))
-        # Columns of one width are kept together, so that those of a rendition are neighbours.
+        # Sorted by width, so that the columns of a rendition with the same width are adjacent.
         numbers = [(name, np.dtype(_DTYPES[kind])) for name, kind in columns(manifest.fields) if kind in _DTYPES]
         self._columns = sorted(numbers, key=lambda column: column[1].itemsize)
-        # For each column and record batch, where in the file, counted in the column's width, row 0 of the whole
-        # dataset would be if the run went on to there.
+        # For each column and record batch: the position in the file, in units of the column's width, that row 0 of the
+        # dataset would have if the run extended to it.
         self._origins = np.zeros((len(numbers), len(self._ends)), np.int64)
         self._known = np.zeros(len(self._ends), np.bool_)
         self._all_known = False
         self._lock = Lock()
 
     def runs(self, names: dict[str, str]) -> tuple[Runs, ...]:
-        """Find columns that are neighbours in the index, and give each the name that it has in `names`."""
+        """Return the columns in `names`, grouped by width, under the names that it maps them to."""
         found = []
         for width in (1, 4, 8):
             chosen = [
@@ -104,14 +103,14 @@ class Places:
                 if name in names and dtype.itemsize == width
             ]
             if chosen:
-                # The whole file as numbers of this width; a run that is not aligned to it is refused in `_origin`.
+                # The file as numbers of this width; `_origin` refuses a run that is not aligned to it.
                 file = np.frombuffer(self._index.content, f"u{width}", self._n_bytes // width)
                 origins = self._origins[chosen[0][0] : chosen[-1][0] + 1]
                 found.append(Runs(file, origins, tuple((name, dtype) for _, name, dtype in chosen)))
         return tuple(found)
 
     def take(self, runs: tuple[Runs, ...], rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
-        """Give the numbers that columns hold in these rows. The rows must exist."""
+        """Return the values of columns in these rows. The rows must exist."""
         batches = self._ends.searchsorted(rows, side="right")
         if not self._all_known:
             self._find(np.unique(batches))
@@ -141,7 +140,7 @@ class Places:
         start = -1 if buffer is None else buffer.address - self._address + column.offset * width
         if start < 0 or start % width or start + batch.num_rows * width > self._n_bytes:
             raise CorruptDataset(
-                f"{self._index.path}: record batch {number}: the column {name!r} does not lie in the file as "
-                f"{batch.num_rows} aligned numbers; `headrace verify` tells more"
+                f"{self._index.path}: record batch {number}: column {name!r} must be {batch.num_rows} aligned numbers "
+                f"in the file; run `headrace verify` for details"
             )
         return int(start) // width

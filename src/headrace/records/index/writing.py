@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write `index.arrow` from the rows of one shard after the other, in bounded memory (spec/dataset.md §4)."""
+"""Write `index.arrow` from the rows of the shards, one shard at a time, in bounded memory (spec/dataset.md §4)."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +11,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.files import open_file
 from headrace.records.arrays import to_numpy
-from headrace.records.checksum import crc32c, read_blocks, to_hex
+from headrace.records.checksum import sum_blocks
 from headrace.records.manifest import BLOCK_BYTES, IndexFile
 from headrace.records.schema import MAX_ROWS, Field, arrow_schema
 
 MAX_VALUE_BYTES = 32 << 20
+"""Bytes of variable-length values in a record batch; a single larger row is allowed."""
 
 
 def write_index(path: Path, fields: tuple[Field, ...], tables: Iterable[pa.Table]) -> IndexFile:
-    """Write the index and sum it up. `tables` have the index's schema; each is let go before the next is taken."""
+    """Write the index and compute its checksums. Tables have the schema of the index and are consumed one by one."""
     schema = arrow_schema(fields)
     rows: list[int] = []
     with pa.OSFile(str(path), "wb") as stream, pa.ipc.new_file(stream, schema) as writer:
-        for batch in _cut(schema, tables):
+        for batch in _record_batches(schema, tables):
             writer.write_batch(batch)
             rows.append(batch.num_rows)
-    n_bytes, checksums = sum_blocks(path)
+    n_bytes, checksums = sum_blocks(path, BLOCK_BYTES)
     return IndexFile(n_bytes, tuple(rows), checksums)
 
 
-def _cut(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterable[pa.RecordBatch]:
+def _record_batches(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterable[pa.RecordBatch]:
     pending: list[pa.Table] = []
     n_rows = n_bytes = 0
     for table in tables:
@@ -64,13 +62,13 @@ def _join(schema: pa.Schema, tables: list[pa.Table]) -> pa.RecordBatch:
 
 
 def _value_bytes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Count the bytes of variable-length values in each row."""
+    """Return the bytes of variable-length values in each row."""
     chunks = [np.diff(_positions(chunk)) for chunk in column.chunks]
     return np.concatenate(chunks) if chunks else np.zeros(0, np.int64)
 
 
 def _positions(array: Any) -> Any:
-    """Give for each row, and the end, how many bytes of values lie before it."""
+    """Return the number of bytes of values before each row, and before the end."""
     kind = array.type
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, 8 * array.offset) if len(array) else _NONE
@@ -85,13 +83,3 @@ def _positions(array: Any) -> Any:
 
 
 _NONE = np.zeros(1, np.int64)
-
-
-def sum_blocks(path: Path, block_bytes: int = BLOCK_BYTES, max_blocks: int | None = None) -> tuple[int, str]:
-    """Give a file's size and the checksums of its blocks, or of the first `max_blocks`."""
-    handle = open_file(path)
-    try:
-        blocks = islice(read_blocks(handle, block_bytes), max_blocks)
-        return os.fstat(handle).st_size, "".join(to_hex(crc32c(block)) for block in blocks)
-    finally:
-        os.close(handle)

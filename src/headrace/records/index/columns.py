@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values out of mapped Arrow columns, one at a time, without making an Arrow scalar for each.
+"""Read single values of mapped Arrow columns without making an Arrow scalar for each.
 
-A scalar through pyarrow costs 0.4 µs a column, an item of a `memoryview` 0.06. So a record batch is taken apart once,
-into views of its buffers, and its rows are then read by plain indexing. Offsets are checked then: they start at 0 or
-above, never fall, and end within the values. Every access is bounds-checked by Python too.
+A pyarrow scalar costs 0.4 µs, an item of a `memoryview` 0.06 µs. So a record batch is opened once as views of its
+buffers, and its rows are read by indexing. Opening checks offsets: they are not negative, never decrease, and end
+within the values. Python checks the bounds of every access as well.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _SCALARS = {"I": ("I", 4), "Q": ("Q", 8), "B": ("B", 1), "int64": ("q", 8), "flo
 
 
 class Column(Protocol):
-    """Anything that gives the value of a row."""
+    """Returns the value of a row."""
 
     def __getitem__(self, row: int, /) -> Any: ...
 
 
-class Renditions:
-    """The nine columns of one rendition of a field."""
+class RenditionColumns:
+    """The columns of one rendition of a field."""
 
     __slots__ = tuple(RENDITION_COLUMNS)
 
@@ -48,18 +48,18 @@ class Renditions:
 
 
 class Batch:
-    """The rows of one record batch: a reader for each field, and the renditions of the pixel fields."""
+    """The rows of one record batch: a column for each field, and the renditions of image and mask fields."""
 
     __slots__ = ("key", "orientations", "renditions", "values")
 
     def __init__(self, batch: pa.RecordBatch, fields: tuple[Field, ...]) -> None:
         self.key = open_column(batch, "key", "str")
         self.values: dict[str, Column] = {}
-        self.renditions: dict[str, tuple[Renditions, ...]] = {}
+        self.renditions: dict[str, tuple[RenditionColumns, ...]] = {}
         self.orientations: dict[str, Column] = {}
         for field in fields:
             if field.is_pixels:
-                self.renditions[field.name] = tuple(Renditions(batch, field, r) for r in range(field.renditions))
+                self.renditions[field.name] = tuple(RenditionColumns(batch, field, r) for r in range(field.renditions))
                 if field.type == "image":
                     self.orientations[field.name] = open_column(batch, f"{field.name}.orientation", "B")
             elif field.type == "boxes":
@@ -69,13 +69,13 @@ class Batch:
 
 
 def open_column(batch: pa.RecordBatch, name: str, kind: str) -> Column:
-    """Open one column of a record batch that was read from a file, so that it starts at its buffers' beginning."""
+    """Open a column of a record batch that was read from a file, so that its offset is 0."""
     column = batch.column(name)
     return _open(kind, iter(column.buffers()), len(column))
 
 
 def _open(kind: str, buffers: Iterator[pa.Buffer | None], rows: int) -> Column:
-    next(buffers)  # validity: nothing is null
+    next(buffers)  # validity: values are never null
     if kind in _SCALARS:
         letter, width = _SCALARS[kind]
         return _view(next(buffers), rows * width, letter)
@@ -100,7 +100,7 @@ def _view(buffer: pa.Buffer | None, n_bytes: int, letter: Any) -> memoryview:
         return _cast(memoryview(b""), letter)
     view = memoryview(b"" if buffer is None else buffer).cast("B")
     if len(view) < n_bytes:
-        raise ValueError(f"a column has {len(view)} bytes and should have {n_bytes}")
+        raise ValueError(f"a column must have {n_bytes} bytes; it has {len(view)}")
     return _cast(view[:n_bytes], letter)
 
 
@@ -113,7 +113,7 @@ def _offsets(buffer: pa.Buffer | None, rows: int) -> memoryview:
     offsets = _view(buffer, 8 * (rows + 1) if rows else 0, "q")
     numbers = np.asarray(offsets)
     if rows and (numbers[0] < 0 or (numbers[1:] < numbers[:-1]).any()):
-        raise ValueError("the offsets of variable-length values must not fall or be negative")
+        raise ValueError("the offsets of variable-length values must not be negative or decrease")
     return offsets
 
 
@@ -141,7 +141,7 @@ class _BytesColumn(_TextColumn):
 
 
 class _ArrayColumn:
-    """Lists of numbers; `width` numbers make an item."""
+    """Lists of elements that consist of `width` numbers each."""
 
     __slots__ = ("numbers", "offsets", "width")
 
@@ -150,7 +150,7 @@ class _ArrayColumn:
 
     def __getitem__(self, row: int) -> np.ndarray[Any, Any]:
         start, stop = self.offsets[row] * self.width, self.offsets[row + 1] * self.width
-        numbers = self.numbers[start:stop].copy()  # the caller may write to it
+        numbers = self.numbers[start:stop].copy()  # so that the caller may write to it
         return numbers if self.width == 1 else numbers.reshape(-1, self.width)
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image files that Pillow does not read, or reads with fewer bits or bands than they have: decoded by imagecodecs.
+"""The optional package imagecodecs: a faster backend for WebP, and the only decoder of many other formats.
 
-imagecodecs is an optional package; NumPy's own files need none.
+The core decodes hri, png, raw and, with libjpeg-turbo, jpeg. WebP is decoded by imagecodecs if it is installed and by
+Pillow otherwise: the pixels are the same. Encoding never depends on it, so that the bytes of a dataset do not.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import math
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace import _core
 from headrace.errors import CorruptImage, MissingExtra, UnsupportedImage
 from headrace.formats._pixels import check_pixels
 from headrace.formats.containers import _tiff
@@ -33,7 +36,7 @@ SUFFIXES = {
     ".tif": "tiff",
     ".tiff": "tiff",
 }
-"""What files are called, and the codec of imagecodecs that decodes them."""
+"""File suffixes and the codec of imagecodecs that decodes them."""
 
 _BRANDS = {b"avif": "avif", b"avis": "avif", b"heic": "heif", b"heix": "heif", b"mif1": "heif", b"msf1": "heif"}
 _MAGIC = {
@@ -45,10 +48,44 @@ _MAGIC = {
 }
 _NPY = b"\x93NUMPY"
 _DTYPES = ("uint8", "uint16", "int16")
+_CHOICES = ("auto", "imagecodecs", "pillow")
+_choice = "auto"
+
+
+def backends() -> dict[str, str]:
+    """Return the library that decodes each format in this process."""
+    fast = "imagecodecs" if fast_decoders() is not None else "pillow"
+    return {"hri": "headrace", "jpeg": _core.jpeg_library(), "png": "headrace", "raw": "numpy", "webp": fast}
+
+
+def use_backend(name: str) -> None:
+    """Choose `"imagecodecs"`, `"pillow"` or `"auto"` for WebP in this process."""
+    global _choice  # noqa: PLW0603 - the choice is process-wide
+    if name not in _CHOICES:
+        raise ValueError(f"the backend must be one of {', '.join(map(repr, _CHOICES))}; got {name!r}")
+    if name == "imagecodecs" and _load() is None:
+        raise MissingExtra("imagecodecs is not installed or lacks WebP; pip install 'headrace[imagecodecs]'")
+    _choice = name
+
+
+def fast_decoders() -> Any | None:
+    """Return the imagecodecs module if it is to decode WebP, otherwise None."""
+    return None if _choice == "pillow" else _load()
+
+
+@functools.cache
+def _load() -> Any | None:
+    try:
+        module = importlib.import_module("imagecodecs")
+        # A build from source may lack it; accessing the attribute loads it.
+        usable = module.WEBP.available
+    except (ImportError, AttributeError):
+        return None
+    return module if usable else None
 
 
 def sniff(view: memoryview) -> str | None:
-    """The codec that the first bytes belong to; `npy` for NumPy's."""
+    """Return the codec that the first bytes belong to; `npy` for NumPy's format."""
     head = bytes(view[:12])
     if head.startswith(_NPY):
         return "npy"
@@ -60,13 +97,16 @@ def sniff(view: memoryview) -> str | None:
 
 
 def decode(codec: str, view: memoryview, *, max_pixels: int, purpose: str) -> npt.NDArray[Any]:
-    """Decode the first image of a file to `[H, W]` or `[H, W, C]` with all its bits and bands."""
+    """Decode the first image of a file to `[H, W]` or `[H, W, C]` with all its bits and bands.
+
+    `purpose` completes the sentence "imagecodecs is needed …" in the error if it is not installed.
+    """
     if codec == "npy":
         array = load_npy(view, max_pixels=max_pixels)
     elif codec == "tiff":
         array = _decode_tiff(view, max_pixels, purpose)
     else:
-        array = run_codec(codec, view, purpose)
+        array = _run_codec(codec, view, purpose)
     if array.dtype == np.bool_:
         array = array.view(np.uint8) * np.uint8(255)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -74,27 +114,26 @@ def decode(codec: str, view: memoryview, *, max_pixels: int, purpose: str) -> np
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.dtype.name not in _DTYPES or 0 in array.shape:
         raise UnsupportedImage(
-            f"an image must be [H, W] or [H, W, C] of {', '.join(_DTYPES)}; this {codec} file holds {array.dtype} "
+            f"an image must be [H, W] or [H, W, C] of {', '.join(_DTYPES)}; this {codec} file contains {array.dtype} "
             f"{list(array.shape)}: scale and round it to one of these yourself"
         )
     check_pixels(codec, array.shape[0], array.shape[1], max_pixels)
     return array
 
 
-def run_codec(codec: str, data: bytes | memoryview, purpose: str, **options: Any) -> npt.NDArray[Any]:
-    """Call a codec of imagecodecs; its absence is an error that says why it is needed and how to get it."""
+def _run_codec(codec: str, data: bytes | memoryview, purpose: str) -> npt.NDArray[Any]:
     imagecodecs = require_imagecodecs(purpose)
     try:
-        array = getattr(imagecodecs, f"{codec}_decode")(data, **options)
+        array = getattr(imagecodecs, f"{codec}_decode")(data)
     except ImportError:
         raise MissingExtra(f"this build of imagecodecs has no {codec}, which is needed {purpose}") from None
-    except Exception as error:  # noqa: BLE001 - each codec has errors of its own
+    except Exception as error:  # noqa: BLE001 - each codec has its own errors
         raise CorruptImage(f"imagecodecs cannot decode it as {codec}: {error}") from None
     return np.asarray(array)
 
 
 def require_imagecodecs(purpose: str) -> Any:
-    """The imagecodecs package, or an error that says why and how to get it."""
+    """Return the imagecodecs module. If it is not installed, the error says what it is needed for."""
     try:
         return importlib.import_module("imagecodecs")
     except ImportError:
@@ -104,9 +143,10 @@ def require_imagecodecs(purpose: str) -> Any:
 
 
 def load_npy(data: bytes | memoryview, *, max_pixels: int) -> npt.NDArray[Any]:
-    """View the array of an `.npy` file. Not np.load, which makes room for whatever shape the head claims.
+    """Return a view of the array of an `.npy` file.
 
-    One that holds Python objects, which could be code, is refused.
+    `np.load` would allocate memory for any shape that the header claims. Arrays of Python objects, which could execute
+    code, are refused.
     """
     stream = io.BytesIO(data)
     try:
@@ -117,7 +157,9 @@ def load_npy(data: bytes | memoryview, *, max_pixels: int) -> npt.NDArray[Any]:
         raise CorruptImage(f"NumPy cannot read it: {error}") from None
     follow = len(data) - stream.tell()
     if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != follow:
-        raise CorruptImage(f"NumPy cannot read it: its head says {dtype} {list(shape)}, and {follow} bytes follow")
+        raise CorruptImage(
+            f"NumPy cannot read it: its header announces {dtype} {list(shape)}, but {follow} bytes follow"
+        )
     if len(shape) > 1:
         check_pixels("npy", shape[0], shape[1], max_pixels)
     array = np.frombuffer(data, dtype, offset=stream.tell()) if follow else np.empty(0, dtype)
@@ -129,7 +171,7 @@ def _decode_tiff(view: memoryview, max_pixels: int, purpose: str) -> npt.NDArray
     if page is None:
         raise CorruptImage("this TIFF file has no page")
     check_pixels("tiff", page.height, page.width, max_pixels)
-    array = run_codec("tiff", view, purpose)
+    array = _run_codec("tiff", view, purpose)
     if page.is_planar and array.ndim == 3 and array.shape == (page.samples, page.height, page.width):
         array = np.ascontiguousarray(np.moveaxis(array, 0, 2))
     return array

@@ -1,18 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Argument checks shared by all transforms. Each returns a plain Python value or raises an error."""
+"""Base class of declarative transforms, and the argument checks that they share."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 MAX_SIDE = 65535
 
 INTERPOLATIONS = ("nearest", "area", "bilinear", "bicubic")
 PADDING_MODES = ("constant", "edge", "reflect")
+
+
+Operation: TypeAlias = tuple[str, tuple[float, ...]]
+"""Name and parameters of an operation of the C++ core (`OpKind` in headrace/transform.h)."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A declarative transform: an immutable value that describes an operation and holds no code and no state.
+
+    Random transforms draw from (seed, epoch, sample, operation, view) only, so a sample of an epoch comes out the same
+    wherever and whenever it is prepared.
+    """
+
+    op: ClassVar[str]
+    """Name in JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this transform as a JSON object. `from_json` makes an equal transform from it (spec/recipe.md)."""
+        return {"op": self.op} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the operations for the C++ core, in order."""
+        raise NotImplementedError
+
+    def _set(self, **checked: Any) -> None:
+        """Store checked arguments. Only for `__post_init__`."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Transform):
+        return value.to_json()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+# Argument checks. Each returns a plain Python value or raises an error.
 
 
 def integer(name: str, value: Any, low: int, high: int) -> int:

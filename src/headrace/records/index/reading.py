@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`index.arrow`: opened in constant time, each record batch taken apart when a row of it is first asked for.
+"""Read `index.arrow`: opened in constant time; a record batch is read when one of its rows is first used.
 
-The index is mapped, so that any number of processes share one copy of it and none reads more than it needs. Its size
-is checked when it is opened. If the file is cut short or its disk fails while it is mapped, the system ends the process
-with SIGBUS: replace a dataset by renaming, never by writing into its files. `verify` does not map it.
+The index is memory-mapped, so that all processes share one copy and read only what they need. Its size is checked when
+it is opened. If the file is truncated or its disk fails while it is mapped, the kernel kills the process with SIGBUS:
+replace a dataset by renaming, never by writing into its files. `verify` does not map it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import CorruptDataset
 from headrace.files import open_file, read_at
-from headrace.records.index import _ipc
-from headrace.records.index._columns import Batch
+from headrace.records.index import ipc
+from headrace.records.index.columns import Batch
 from headrace.records.manifest import INDEX, Manifest
 from headrace.records.schema import arrow_schema, columns
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 
 class Index:
-    """The rows of a dataset. Safe to use from many threads, and after a fork.
+    """The rows of a dataset. Thread-safe and fork-safe.
 
-    Everything in the file is a claim. `_ipc` checks where record batches, columns and buffers lie, without reading the
-    values; offsets of variable-length values are checked when a record batch is first taken apart (`locate`) or handed
-    to Arrow (`table`).
+    Nothing in the file is trusted. `ipc` checks where record batches, columns and buffers are, without reading values;
+    offsets of variable-length values are checked when a record batch is first used (`locate`, `table`).
     """
 
     def __init__(self, folder: Path, manifest: Manifest, *, mapped: bool = True) -> None:
@@ -46,17 +45,17 @@ class Index:
         self._table: pa.Table | None = None
         self._file = self._open(manifest.index.n_bytes, mapped)
         try:
-            self._blocks = _ipc.read_footer(self._file.view, manifest.index.n_bytes, self._columns)
+            self._blocks = ipc.read_footer(self._file.view, manifest.index.n_bytes, self._columns)
         except (ValueError, OSError) as error:
             raise self._corrupt(str(error)) from error
         if len(self._blocks) != len(self._rows):
-            raise self._corrupt(f"{len(self._blocks)} record batches, {len(self._rows)} expected")
+            raise self._corrupt(f"it must have {len(self._rows)} record batches; it has {len(self._blocks)}")
 
     def _open(self, n_bytes: int, mapped: bool) -> _MappedFile | _ReadFile:
         try:
             handle = open_file(self.path)
         except FileNotFoundError:
-            raise CorruptDataset(f"{self.path} is missing: restore it or build again") from None
+            raise CorruptDataset(f"{self.path} is missing; restore it or build again") from None
         except OSError as error:
             raise CorruptDataset(f"{self.path} cannot be opened: {error.strerror}") from error
         file: _MappedFile | _ReadFile | None = None
@@ -64,7 +63,7 @@ class Index:
             found = os.fstat(handle).st_size
             if found != n_bytes or not found:
                 raise CorruptDataset(
-                    f"{self.path}: offset {min(found, n_bytes)}: the file has {found} bytes and should have {n_bytes}; "
+                    f"{self.path}: offset {min(found, n_bytes)}: the file must have {n_bytes} bytes; it has {found}; "
                     f"restore it or build again"
                 )
             file = _MappedFile(handle, n_bytes) if mapped else _ReadFile(handle)
@@ -80,13 +79,13 @@ class Index:
         return self._file.content
 
     def locate(self, row: int) -> tuple[Batch, int]:
-        """Find the batch that holds a row, and the row's number in it. The row must exist."""
+        """Return the record batch of a row and the row's position in it. The row must exist."""
         number = bisect_right(self._ends, row)
         batch = self._batches.get(number) or self._load(number)
         return batch, row - self._ends[number] + self._rows[number]
 
     def _load(self, number: int) -> Batch:
-        # Two threads may do this at once; they make equal batches and either may stay.
+        # Two threads may do this at the same time; their batches are equal and either one may be kept.
         try:
             batch = Batch(self.record_batch(number), self._fields)
         except (ValueError, IndexError) as error:
@@ -99,14 +98,14 @@ class Index:
         return batch
 
     def record_batch(self, number: int, *, validate: bool = False) -> pa.RecordBatch:
-        """Give a record batch whose buffers lie in the file; with `validate`, its values are safe to hand to Arrow."""
+        """Return a record batch over the file. With `validate`, its values are safe to pass to Arrow."""
         import pyarrow as pa  # noqa: PLC0415
 
         block = self._blocks[number]
         if self._schema is None:
             self._schema = arrow_schema(self._fields)
         try:
-            nodes = _ipc.read_batch(self._file.view, block, self._columns, self._rows[number])
+            nodes = ipc.read_batch(self._file.view, block, self._columns, self._rows[number])
             body = self._file.body(block)
             arrays = [_array(node, field.type, body) for node, field in zip(nodes, self._schema, strict=True)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -116,7 +115,7 @@ class Index:
         return batch
 
     def table(self) -> pa.Table:
-        """Give the whole index as a table over the mapped file; all of it is checked the first time."""
+        """Return the index as a table over the mapped file. All of it is checked the first time."""
         import pyarrow as pa  # noqa: PLC0415
 
         if self._table is None:
@@ -125,13 +124,13 @@ class Index:
         return self._table
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Give a column of numbers. Nothing is checked beyond where it lies, for any number is a number."""
+        """Return a column of numbers. Its values need no check, because every bit pattern is a number."""
         import pyarrow as pa  # noqa: PLC0415
 
         kinds = dict(self._columns)
-        if kinds.get(name) not in _ipc.WIDTHS:
-            numbers = ", ".join(column for column, kind in self._columns if kind in _ipc.WIDTHS)
-            raise KeyError(f"there is no column of numbers {name!r}; those are {numbers or 'none'}")
+        if kinds.get(name) not in ipc.WIDTHS:
+            numbers = ", ".join(column for column, kind in self._columns if kind in ipc.WIDTHS)
+            raise KeyError(f"{name!r} is not a column of numbers; those are {numbers or 'none'}")
         chunks = [self.record_batch(number).column(name) for number in range(len(self._rows))]
         return pa.chunked_array(chunks, arrow_schema(self._fields).field(name).type)
 
@@ -139,7 +138,7 @@ class Index:
         return CorruptDataset(f"{self.path}: {what}; restore it or build again")
 
 
-def _array(node: _ipc.Node, kind: pa.DataType, body: pa.Buffer) -> pa.Array:
+def _array(node: ipc.Node, kind: pa.DataType, body: pa.Buffer) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415
 
     buffers = [None, *(body.slice(*extent) for extent in node.buffers)]
@@ -157,13 +156,13 @@ class _MappedFile:
     def view(self, offset: int, n_bytes: int) -> memoryview:
         return self._view[offset : offset + n_bytes]
 
-    def body(self, block: _ipc.Block) -> pa.Buffer:
-        """Give the body of a record batch."""
+    def body(self, block: ipc.Block) -> pa.Buffer:
+        """Return the body of a record batch."""
         return self.content.slice(block.offset + block.head_bytes, block.body_bytes)
 
 
 class _ReadFile:
-    """A file that is read and not mapped."""
+    """A file that is read, not mapped."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -175,10 +174,10 @@ class _ReadFile:
         memory = memoryview(bytearray(n_bytes))
         got = read_at(self._handle, offset, memory)
         if got < n_bytes:
-            raise OSError(f"the file was cut short at offset {offset + got} while it was read")
+            raise OSError(f"the file was truncated at offset {offset + got} while it was read")
         return memory
 
-    def body(self, block: _ipc.Block) -> pa.Buffer:
+    def body(self, block: ipc.Block) -> pa.Buffer:
         import pyarrow as pa  # noqa: PLC0415
 
         return pa.py_buffer(self.view(block.offset + block.head_bytes, block.body_bytes))
