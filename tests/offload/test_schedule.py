@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from headrace.offload.host._pace import HostPace
 from headrace.offload.host._schedule import EpochScheduler, OffloadKnowledge
-from headrace.offload.strategies._pattern import Turns
+from headrace.offload.host._supply import Turns
 from headrace.offload.strategies._strategies import Mte
 
 BATCHES = 320

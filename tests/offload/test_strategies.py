@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from headrace.offload.host._supply import Turns
 from headrace.offload.strategies._model import Times, host_only, interleaved, split_epoch
-from headrace.offload.strategies._pattern import HOST_ONLY, Pattern, Turns
+from headrace.offload.strategies._pattern import HOST_ONLY, Pattern
 from headrace.offload.strategies._strategies import STRATEGIES, Mte, Outlook, Paced, Wrr, find_strategy
 
 CPU_BOUND = Times(host=1.0, worker=4.0, step=0.3)
@@ -31,6 +32,8 @@ def batches_taken(turns: Turns) -> list[int]:
 def test_what_is_left_of_a_pattern_is_a_pattern(pattern, cut):
     slots = [pattern.is_prepared(slot) for slot in range(120)]
     rest = pattern.after(cut)
+
+    assert list(pattern.slots(120)) == slots
 
     assert [rest.is_prepared(slot) for slot in range(120 - cut)] == slots[cut:]
     assert [pattern.prepared_before(slot) for slot in range(121)] == [sum(slots[:slot]) for slot in range(121)]

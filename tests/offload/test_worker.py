@@ -274,7 +274,7 @@ def test_it_tells_what_it_costs(dataset, folder):
 def test_the_folder_may_appear_later(dataset, folder):
     folder.rmdir()
     with make_loader(dataset) as loader, running(dataset, folder) as worker:
-        wait_until(lambda: "no such folder" in worker.progress().trouble)
+        wait_until(lambda: "does not exist" in worker.progress().trouble)
         folder.mkdir()
         with host(folder, loader.recipe) as exchange:
             exchange.request([stretch(bottom=9)])

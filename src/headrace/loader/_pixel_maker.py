@@ -68,6 +68,7 @@ class PixelMaker:
                     f"give the offload worker the dataset that the loader has"
                 )
         self.fields = pixel_fields(self.dataset, recipe.fields)
+        self._gather = self.dataset.gather
         self._batches = _batch_cache(self._parts, recipe.world_size)
 
     @property
@@ -87,7 +88,7 @@ class PixelMaker:
     def rows(self, number: int, *, epoch: int, rank: int, start: int, stop: int) -> Rows:
         """Return the rows of one of these batches. IndexError if there is no such batch."""
         positions, _ = self._batches(epoch, rank, start, stop).batch(number)
-        return self.dataset.gather.rows(positions)
+        return self._gather.rows(positions)
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
         """Submit a batch to the threads. Returns at once."""

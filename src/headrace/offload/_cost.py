@@ -46,12 +46,6 @@ class CostMeter:
         self._read = _read_bytes()
         self._counter = EnergyCounter(gpus=False) if watts is None else None
 
-    def update(self, cost: ProcessCost) -> ProcessCost:
-        """Return an earlier cost with the current CPU seconds, which are cheap to read."""
-        cpu = time.process_time() - self._cpu
-        joules = cost.joules if self._watts is None else self._watts * cpu
-        return cost._replace(cpu_seconds=cpu, joules=joules)
-
     def cost(self) -> ProcessCost:
         """Return the cost so far. Takes half a millisecond."""
         now, resident = time.monotonic(), resident_bytes()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace._core import crc32c
 from headrace.errors import BadPreparedBatch, HeadraceError, ImageTooLarge
 from headrace.loader.supply import Rows, Stack
 from headrace.offload.exchange._documents import (
@@ -34,7 +35,6 @@ from headrace.offload.exchange._documents import (
     show,
 )
 from headrace.records import Dataset
-from headrace.records.checksum import crc32c, to_hex
 from headrace.records.rendition import DEFINES_COLOR
 from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES
 from headrace.transforms import Compiled
@@ -119,18 +119,18 @@ def pack_batch(
     entries, pieces, n_bytes = _lay_out(batch)
     described = {**origin.labels(name), "declined": None if declined is None else short_text(declined)}
     header: dict[str, Any] = {
-        "__metadata__": {"crc32c": to_hex(0), "headrace": json.dumps(described, separators=(",", ":"))},
+        "__metadata__": {"crc32c": "0" * CHECKSUM_PLACE.size, "headrace": json.dumps(described, separators=(",", ":"))},
         **entries,
     }
     text = json.dumps(header, separators=(",", ":")).encode()
     assert text.startswith(_START)
     text = text.ljust(-(-(8 + len(text)) // DATA_ALIGNMENT) * DATA_ALIGNMENT - 8)
     head = bytearray(_LENGTH.pack(len(text)) + text)
-    checksum = crc32c(head)
+    checksum = crc32c(head, 0)
     for piece in pieces:
         checksum = crc32c(piece, checksum)
     begin, size = CHECKSUM_PLACE
-    head[begin : begin + size] = to_hex(checksum).encode()
+    head[begin : begin + size] = b"%08x" % checksum
     return BatchFile([head, *pieces], len(head) + n_bytes)
 
 
@@ -221,7 +221,7 @@ def _checked_header(content: npt.NDArray[np.uint8], checksum: int, path: Any, li
     text = content[8 : 8 + length].tobytes()
     if not text.startswith(_START):
         raise bad_batch("foreign", f"{path}: the header does not begin like that of a prepared batch")
-    stated, found = text[len(_START) : len(_START) + CHECKSUM_PLACE.size], to_hex(checksum).encode()
+    stated, found = text[len(_START) : len(_START) + CHECKSUM_PLACE.size], b"%08x" % checksum
     if stated != found:
         raise bad_batch("damaged", f"{path}: the checksum must be {stated!r}; found {found.decode()}: it is damaged")
     return text[len(_START) + CHECKSUM_PLACE.size :]
@@ -230,7 +230,7 @@ def _checked_header(content: npt.NDArray[np.uint8], checksum: int, path: Any, li
 def _parse_header(text: bytes, n_bytes: int, expected: dict[str, Any], path: Any) -> _FileLayout:
     """Parse a header and check that it is that of the requested batch."""
     try:
-        header = parse_object(_START + to_hex(0).encode() + text)
+        header = parse_object(_START + b"0" * CHECKSUM_PLACE.size + text)
         described = parse_object(header["__metadata__"]["headrace"])
         labels = {label: described[label] for label in expected}
         declined = described.get("declined")

@@ -279,6 +279,8 @@ def check_text(name: str, value: Any) -> str:
 
 def short_text(value: str) -> str:
     """Return untrusted text on one printable line of at most `MAX_TEXT` characters."""
+    if len(value) <= MAX_TEXT and value.isprintable():
+        return value
     shown = printable(value[: MAX_TEXT + 1])
     return shown if len(shown) <= MAX_TEXT else shown[: MAX_TEXT - 1] + "…"
 

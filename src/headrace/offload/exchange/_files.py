@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from headrace._core import crc32c
 from headrace.offload.exchange._documents import TEMPORARY, parse_object
-from headrace.records.checksum import crc32c, to_hex
 
 FILE_MODE = 0o660
 FOLDER_MODE = 0o770
@@ -182,13 +182,13 @@ def pack_cell(document: dict[str, Any]) -> bytes:
     if len(text) >= CELL_BYTES - _CELL_HEAD:
         raise ValueError(f"a cell must have at most {CELL_BYTES - _CELL_HEAD - 1} bytes; got {len(text)}")
     content = text.ljust(CELL_BYTES - _CELL_HEAD - 1) + b"\n"
-    return _CELL_MAGIC + to_hex(crc32c(content)).encode() + content
+    return _CELL_MAGIC + b"%08x" % crc32c(content, 0) + content
 
 
 def unpack_cell(content: bytes) -> dict[str, Any] | None:
     """Return the document of a cell; None if the bytes are not those of an intact cell."""
     rest = content[_CELL_HEAD:]
-    if len(content) != CELL_BYTES or content[:_CELL_HEAD] != _CELL_MAGIC + to_hex(crc32c(rest)).encode():
+    if len(content) != CELL_BYTES or content[:_CELL_HEAD] != _CELL_MAGIC + b"%08x" % crc32c(rest, 0):
         return None
     try:
         return parse_object(rest)

@@ -28,8 +28,8 @@ from headrace.offload.host._reader import READ_AHEAD, PreparedBatches, ReadingTh
 from headrace.offload.host._record import EpochRecord, recorded_pattern
 from headrace.offload.host._schedule import EpochScheduler, OffloadKnowledge
 from headrace.offload.host._stats import HostResources, report_epoch, summarise_offload
-from headrace.offload.host._supply import OffloadCounts, OffloadSupply
-from headrace.offload.strategies._pattern import HOST_ONLY, Turns
+from headrace.offload.host._supply import OffloadCounts, OffloadSupply, Turns
+from headrace.offload.strategies._pattern import HOST_ONLY
 from headrace.offload.strategies._strategies import Strategy
 
 # These distinguish two trainings with the same recipe, where several processes must find the same name.

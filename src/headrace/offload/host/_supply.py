@@ -25,7 +25,7 @@ from headrace.loader.supply import (
 )
 from headrace.offload.host._pace import PaceMeter
 from headrace.offload.host._reader import PreparedBatches, ReadingThread
-from headrace.offload.strategies._pattern import Turns
+from headrace.offload.strategies._pattern import Pattern
 
 Outcome: TypeAlias = Literal["prepared", "late", "lost", "bad"]
 
@@ -59,6 +59,59 @@ class OffloadCounts:
     longest_wait: float = 0.0
     longest_limit: float = 0.0
     given_up: list[str] = field(default_factory=list)
+
+
+class Turns:
+    """Which batch each slot of an epoch gets. Without a pattern, a prepared batch is taken whenever one is ready."""
+
+    def __init__(self, batches: int, pattern: Pattern | None) -> None:
+        self.batches = batches
+        self.head = 0
+        """The host's next batch."""
+        self.tail = batches
+        """One above the offload worker's next batch."""
+        self.replan(pattern)
+
+    @property
+    def slot(self) -> int:
+        return self.head + self.batches - self.tail
+
+    @property
+    def remaining(self) -> int:
+        return self.tail - self.head
+
+    def replan(self, pattern: Pattern | None) -> None:
+        """Continue with another pattern, whose slot 0 is the next slot."""
+        self.pattern, self._origin = pattern, self.slot
+        self._planned = b"" if pattern is None else pattern.slots(self.remaining)
+
+    def is_prepared(self, ready: bool) -> bool:
+        """Whether the next slot gets a prepared batch; `ready` says whether one is ready."""
+        return ready if self.pattern is None else self.is_planned(self.slot)
+
+    def is_planned(self, slot: int) -> bool:
+        """Whether the pattern gives a prepared batch to a later slot."""
+        at = slot - self._origin
+        return at < len(self._planned) and self._planned[at] == 1
+
+    def take(self, *, prepared: bool) -> int:
+        """Return the batch of the next slot, from the tail or from the head, and go to the slot after it."""
+        if self.remaining < 1:
+            raise IndexError(f"all {self.batches} batches are taken")
+        if prepared:
+            self.tail -= 1
+            return self.tail
+        self.head += 1
+        return self.head - 1
+
+    @property
+    def bottom(self) -> int:
+        """The lowest batch that the offload worker will make; without a pattern, the host's next batch."""
+        if self.pattern is None:
+            return self.head
+        done = self.slot - self._origin
+        left = self.pattern.prepared_before(done + self.remaining) - self.pattern.prepared_before(done)
+        return self.tail - left
 
 
 def wait_limit(seconds_per_batch: float | None) -> float:

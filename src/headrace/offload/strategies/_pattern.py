@@ -37,6 +37,16 @@ class Pattern:
     def is_prepared(self, slot: int) -> bool:
         return self.prepared_before(slot + 1) > self.prepared_before(slot)
 
+    def slots(self, count: int) -> bytes:
+        """Return for each of the first `count` slots whether it gets a prepared batch: 1 or 0."""
+        flags, error = bytearray(count), self.phase
+        for slot in range(self.skip, count):
+            error += self.near
+            if error >= self.of:
+                error -= self.of
+                flags[slot] = 1
+        return bytes(flags)
+
     def prepared_before(self, slots: int) -> int:
         """Return how many of the first `slots` get prepared batches."""
         return (self.phase + max(0, slots - self.skip) * self.near) // self.of
@@ -64,55 +74,3 @@ class Pattern:
 
 HOST_ONLY = Pattern()
 """The host makes all batches."""
-
-
-class Turns:
-    """Which batch each slot of an epoch gets. Without a pattern, a prepared batch is taken whenever one is ready."""
-
-    def __init__(self, batches: int, pattern: Pattern | None) -> None:
-        self.batches = batches
-        self.pattern = pattern
-        self.head = 0
-        """The host's next batch."""
-        self.tail = batches
-        """One above the offload worker's next batch."""
-        self._origin = 0
-
-    @property
-    def slot(self) -> int:
-        return self.head + self.batches - self.tail
-
-    @property
-    def remaining(self) -> int:
-        return self.tail - self.head
-
-    def replan(self, pattern: Pattern | None) -> None:
-        """Continue with another pattern, whose slot 0 is the next slot."""
-        self.pattern, self._origin = pattern, self.slot
-
-    def is_prepared(self, ready: bool) -> bool:
-        """Whether the next slot gets a prepared batch; `ready` says whether one is ready."""
-        return ready if self.pattern is None else self.is_planned(self.slot)
-
-    def is_planned(self, slot: int) -> bool:
-        """Whether the pattern gives a prepared batch to a later slot."""
-        return self.pattern is not None and self.pattern.is_prepared(slot - self._origin)
-
-    def take(self, *, prepared: bool) -> int:
-        """Return the batch of the next slot, from the tail or from the head, and go to the slot after it."""
-        if self.remaining < 1:
-            raise IndexError(f"all {self.batches} batches are taken")
-        if prepared:
-            self.tail -= 1
-            return self.tail
-        self.head += 1
-        return self.head - 1
-
-    @property
-    def bottom(self) -> int:
-        """The lowest batch that the offload worker will make; without a pattern, the host's next batch."""
-        if self.pattern is None:
-            return self.head
-        done = self.slot - self._origin
-        left = self.pattern.prepared_before(done + self.remaining) - self.pattern.prepared_before(done)
-        return self.tail - left

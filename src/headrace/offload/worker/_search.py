@@ -47,7 +47,8 @@ class RankSearch:
     ) -> None:
         self._exchange, self._worker, self._makers, self._ranks = exchange, worker, makers, ranks
         self._report = report
-        self._next = 0.0
+        self.next_at = 0.0
+        """When to search again, by the monotonic clock."""
         self._last: Path | None = None
         self._refused: dict[str, str] = {}
         self._faults: dict[Path, tuple[float, str]] = {}
@@ -56,11 +57,9 @@ class RankSearch:
         self.trouble = ""
 
     def find(self, served: Collection[Path]) -> Iterator[ServedRank]:
-        """Yield the ranks that were claimed, if it is time to search again."""
+        """Search once and yield the ranks that were claimed."""
         begun = time.monotonic()
-        if begun < self._next:
-            return
-        self._next = begun + (BUSY_SECONDS if served else IDLE_SECONDS)
+        self.next_at = begun + (BUSY_SECONDS if served else IDLE_SECONDS)
         self.trouble = "" if self._exchange.is_dir() else f"{self._exchange}: the folder does not exist (yet)"
         try:
             ranks = list(islice(rank_folders(self._exchange), MAX_LISTED))
@@ -75,7 +74,7 @@ class RankSearch:
                 if found is not None:
                     yield found
                 if time.monotonic() - begun > _SEARCH_SECONDS:
-                    self._next = time.monotonic() + _SEARCH_SECONDS  # then continue with the others
+                    self.next_at = time.monotonic() + _SEARCH_SECONDS  # then continue with the others
                     break
         self._clean_up(unfinished, {folder for folder, _ in ranks} | set(unfinished))
 

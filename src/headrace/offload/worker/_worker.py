@@ -135,7 +135,8 @@ class OffloadWorker:
     # Ranks.
 
     def _update_ranks(self) -> None:
-        for found in self._search.find({rank.cells.folder for rank in self._ranks}):
+        due = time.monotonic() >= self._search.next_at
+        for found in self._search.find({rank.cells.folder for rank in self._ranks}) if due else ():
             self._ranks.append(found)
             self._shared_ranks = tuple(self._ranks)
             self._has_served = True
@@ -258,7 +259,7 @@ class OffloadWorker:
             ranks=len(self._shared_ranks),
             threads=self._threads,
             written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
-            **self._meter.update(self._cost)._asdict(),
+            **self._cost._asdict(),
         )
         with contextlib.suppress(OSError):
             rank.cells.write(beat)
@@ -270,7 +271,7 @@ class OffloadWorker:
 
         def run() -> None:
             while not ended.wait(0.8 * BEAT_SECONDS):
-                self._cost = self._meter.cost()  # takes 0.5 ms, too long for each batch
+                self._cost = self._meter.cost()  # takes 0.5 ms, too long to do it for each batch
                 for rank in self._shared_ranks:
                     with self._contain(rank):
                         self._write_heartbeat(rank)
