@@ -50,7 +50,7 @@ def opened(sound: Path, folder: Path, kind: str) -> Iterator[NearForgeries | Hos
         HostExchange(exchange, run="run", rank=0, recipe=loader.recipe) as host,
         working(sound, exchange) as worker,
     ):
-        host.order([Stretch(0, 0, SAMPLES, 0, SAMPLES // BATCH)])
+        host.request([Stretch(0, 0, SAMPLES, 0, SAMPLES // BATCH)])
         wait_for(lambda: host.ready(name_of(0)))
         if kind == "host":
             yield HostForgeries(exchange, host, worker)
@@ -246,7 +246,7 @@ class HostForgeries:
         self._worker.check()
         self._rounds += 1
         stretch = Stretch(self._rounds, 0, SAMPLES, 0, 2)
-        self._host.order([stretch])
+        self._host.request([stretch])
         wait_for(lambda: self._worker.check() or self._host.ready(BatchName(self._rounds, 0, 0, SAMPLES, 1)))
         for folder in self._placed:
             shutil.rmtree(folder, ignore_errors=True)

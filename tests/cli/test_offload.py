@@ -29,7 +29,7 @@ def dataset(folder):
 def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
     with headrace.Loader(dataset, batch_size=2, output="numpy", num_workers=1) as loader:
         exchange = HostExchange("exchange", run="run", rank=0, recipe=loader.recipe)
-    exchange.order([Stretch(0, 0, 8, 3, 4)])
+    exchange.request([Stretch(0, 0, 8, 3, 4)])
     publish = OffloadWorker._publish
 
     def then_close(self, *arguments):
@@ -42,9 +42,9 @@ def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
 
     assert ran.code == 0
     assert ran.err.splitlines()[0] == "serving rank 0 of run run: batches of 2 samples"
-    assert "serving 1 rank: gave 1 batch, 8.19 kB" in ran.err
-    assert "finished rank 0 of run run: gave 1 batch, 0.00819 MB" in ran.err
-    assert ran.err.splitlines()[-1] == "ended: gave 1 batch, 8.19 kB"
+    assert "serving 1 rank: prepared 1 batch, 8.19 kB" in ran.err
+    assert "finished rank 0 of run run: prepared 1 batch, 0.00819 MB" in ran.err
+    assert ran.err.splitlines()[-1] == "ended: prepared 1 batch, 8.19 kB"
     assert list(Path("exchange").iterdir()) == []
 
 
@@ -54,7 +54,7 @@ def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
         (["offload"], "Missing argument"),
         (["offload", "absent.hr", "exchange"], "absent.hr"),
         (["offload", "eight.hr", "exchange", "--ahead", "much"], "a size must"),
-        (["offload", "eight.hr", "exchange", "--ranks", "1-x"], "not a list of ranks"),
+        (["offload", "eight.hr", "exchange", "--ranks", "1-x"], "must be a list of ranks"),
     ],
 )
 def test_what_is_wrong_is_said(run, dataset, arguments, message):
@@ -74,10 +74,10 @@ def test_ranks_are_read_as_they_are_written():
 
 def test_the_line_says_how_it_goes():
     now = WorkerProgress(
-        2, batches=41, given_bytes=7 * 10**9, seconds_a_batch=0.25, held_bytes=10, cpu_seconds=12.0, trouble=""
+        2, batches=41, written_bytes=7 * 10**9, seconds_per_batch=0.25, held_bytes=10, cpu_seconds=12.0, trouble=""
     )
 
-    line = "serving 2 ranks: gave 41 batches, 7.00 GB, 0.25 s per batch, 10 B not read yet, 12.0 CPU seconds"
+    line = "serving 2 ranks: prepared 41 batches, 7.00 GB, 0.25 s per batch, 10 B not read yet, 12.0 CPU seconds"
     assert _line(now, Path("x")) == line
     assert _line(now._replace(ranks=0), Path("x")) == "waiting for a loader in x"
     assert _line(now._replace(ranks=0, trouble="what"), Path("x")).endswith("; what")
@@ -104,4 +104,4 @@ def test_it_can_be_quiet(run, dataset, monkeypatch):
     monkeypatch.setattr("headrace.cli.offload._LINE_SECONDS", 0.0)
     monkeypatch.setattr(OffloadWorker, "_work", OffloadWorker.stop)
     assert run("offload", dataset, "exchange", "--quiet").err == ""
-    assert "ended: gave 0 batches, 0 B" in run("offload", dataset, "exchange").err
+    assert "ended: prepared 0 batches, 0 B" in run("offload", dataset, "exchange").err

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from headrace.offload import HostExchange
-from headrace.offload.exchange._batch_file import BLANK, BatchFile
-from headrace.offload.exchange._cell import CELL_BYTES, pack_cell
+from headrace.offload.exchange._batch_file import CHECKSUM_PLACE, BatchFile
+from headrace.offload.exchange._documents import HostRequest, this_process
+from headrace.offload.exchange._files import CELL_BYTES, pack_cell
 from headrace.offload.exchange._folder import make_rank_folder
-from headrace.offload.exchange._machine import this_process
-from headrace.offload.exchange._status import HostRequest
 from headrace.records.checksum import crc32c, to_hex
 
 DEEP = "[" * 3000
@@ -91,8 +90,8 @@ def content_of(file: BatchFile) -> bytes:
 def summed(content: bytes) -> bytes:
     """The same file with the checksum that it should have."""
     changed = bytearray(content)
-    changed[BLANK.begin : BLANK.begin + BLANK.size] = b"0" * BLANK.size
-    changed[BLANK.begin : BLANK.begin + BLANK.size] = to_hex(crc32c(changed)).encode()
+    changed[CHECKSUM_PLACE.begin : CHECKSUM_PLACE.begin + CHECKSUM_PLACE.size] = b"0" * CHECKSUM_PLACE.size
+    changed[CHECKSUM_PLACE.begin : CHECKSUM_PLACE.begin + CHECKSUM_PLACE.size] = to_hex(crc32c(changed)).encode()
     return bytes(changed)
 
 

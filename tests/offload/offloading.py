@@ -20,10 +20,8 @@ from typing import Any
 from tests.loader.datasets import assert_equal, copied
 
 from headrace.loader import Loader
-from headrace.offload.strategies._mte import Mte
-from headrace.offload.strategies._paced import Paced
 from headrace.offload.strategies._pattern import Pattern
-from headrace.offload.strategies._wrr import Wrr
+from headrace.offload.strategies._strategies import Mte, Paced, Wrr
 from headrace.offload.worker import OffloadWorker
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop
 
@@ -94,7 +92,7 @@ def slot_order(batches: int, pattern: Pattern) -> list[int]:
     """The order that a pattern means, worked out the plain way."""
     head, tail, order = 0, batches, []
     for slot in range(batches):
-        if pattern.is_near(slot):
+        if pattern.is_prepared(slot):
             tail -= 1
             order.append(tail)
         else:

@@ -17,11 +17,11 @@ from tests.offload.exchanges import files_in, make_loader, name_of, stretch, tak
 from headrace.errors import ExchangeError
 from headrace.offload import HostExchange, Stretch
 from headrace.offload.exchange._batch_file import pack_batch
+from headrace.offload.exchange._batch_io import PublishedBatches
+from headrace.offload.exchange._documents import HOST_CELL, NO_WORKER, RECIPE, ROWS, WORKER_CELL, HostRequest, Origin
 from headrace.offload.exchange._files import Refused, open_file, opened_folder, read_small_file
-from headrace.offload.exchange._names import HOST, NEAR, RECIPE, ROWS, Origin
-from headrace.offload.exchange._slots import Slots
-from headrace.offload.exchange._status import NOBODY, HostRequest
 from headrace.offload.worker import OffloadWorker
+from headrace.offload.worker._rank import ServedRank
 
 STOP_SECONDS = 5.0
 
@@ -41,7 +41,7 @@ class Scene:
         return self.request.to_json()
 
     def host(self, content: bytes) -> None:
-        forged.put(self.rank / HOST, content)
+        forged.put(self.rank / HOST_CELL, content)
 
     def change_host(self, **members) -> None:
         self.host(forged.edited_cell(self.document, **members))
@@ -90,21 +90,23 @@ HOST_CELLS = {
     "closed maybe": lambda s: s.change_host(closed="maybe"),
     "empty": lambda s: s.host(b""),
     "cut": lambda s: s.host(forged.edited_cell(s.document)[:2000]),
-    "a FIFO": lambda s: forged.fifo(s.rank / HOST),
-    "a link": lambda s: forged.link(s.rank / HOST, s.victim),
-    "a device": lambda s: forged.link(s.rank / HOST, "/dev/zero"),
-    "a folder": lambda s: forged.directory(s.rank / HOST),
-    "a terabyte": lambda s: forged.sparse(s.rank / HOST),
+    "a FIFO": lambda s: forged.fifo(s.rank / HOST_CELL),
+    "a link": lambda s: forged.link(s.rank / HOST_CELL, s.victim),
+    "a device": lambda s: forged.link(s.rank / HOST_CELL, "/dev/zero"),
+    "a folder": lambda s: forged.directory(s.rank / HOST_CELL),
+    "a terabyte": lambda s: forged.sparse(s.rank / HOST_CELL),
 }
 NEAR_CELLS = {
-    "deep": lambda s: forged.put(s.rank / NEAR, forged.cell(forged.DEEP)),
-    "a worker without members": lambda s: forged.put(s.rank / NEAR, forged.edited_cell(NOBODY, worker="w")),
-    "a worker of 3000 letters": lambda s: forged.put(s.rank / NEAR, forged.edited_cell(NOBODY, worker="w" * 3000)),
-    "a FIFO": lambda s: forged.fifo(s.rank / NEAR),
-    "a link": lambda s: forged.link(s.rank / NEAR, s.victim),
-    "a hard link": lambda s: ((s.rank / NEAR).unlink(), os.link(s.victim, s.rank / NEAR)),
-    "a folder": lambda s: forged.directory(s.rank / NEAR),
-    "missing": lambda s: (s.rank / NEAR).unlink(),
+    "deep": lambda s: forged.put(s.rank / WORKER_CELL, forged.cell(forged.DEEP)),
+    "a worker without members": lambda s: forged.put(s.rank / WORKER_CELL, forged.edited_cell(NO_WORKER, worker="w")),
+    "a worker of 3000 letters": lambda s: forged.put(
+        s.rank / WORKER_CELL, forged.edited_cell(NO_WORKER, worker="w" * 3000)
+    ),
+    "a FIFO": lambda s: forged.fifo(s.rank / WORKER_CELL),
+    "a link": lambda s: forged.link(s.rank / WORKER_CELL, s.victim),
+    "a hard link": lambda s: ((s.rank / WORKER_CELL).unlink(), os.link(s.victim, s.rank / WORKER_CELL)),
+    "a folder": lambda s: forged.directory(s.rank / WORKER_CELL),
+    "missing": lambda s: (s.rank / WORKER_CELL).unlink(),
 }
 RECIPES = {
     "deep": lambda s: forged.put(s.rank / RECIPE, forged.DEEP.encode() * 100),
@@ -213,7 +215,7 @@ def test_the_honest_rank_is_served(dataset, folder, loader, attack, request):
         HostExchange(folder, run="run", rank=0, recipe=loader.recipe) as exchange,
         at_work(dataset, folder) as (worker, reports),
     ):
-        exchange.order([stretch(bottom=8)])
+        exchange.request([stretch(bottom=8)])
         for number in (9, 8):
             take(exchange, name_of(number))
         kind = request.node.callspec.id
@@ -238,10 +240,10 @@ def test_all_of_them_at_once(dataset, folder, loader):
         HostExchange(folder, run="run", rank=0, recipe=loader.recipe) as exchange,
         at_work(dataset, folder) as (worker, _),
     ):
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         for number in reversed(range(10)):
             take(exchange, name_of(number))
-            exchange.order([stretch(top=number)])
+            exchange.request([stretch(top=number)])
         assert worker.progress().ranks >= 1
 
 
@@ -257,7 +259,7 @@ def test_what_changes_under_the_worker_s_hands(dataset, folder, loader):
             if not name.startswith("a folder"):
                 attack(scene)
                 time.sleep(0.02)
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         for number in reversed(range(10)):
             take(exchange, name_of(number))
     assert scene.victim.read_bytes() == b"precious" * 1024
@@ -265,19 +267,19 @@ def test_what_changes_under_the_worker_s_hands(dataset, folder, loader):
 
 def test_an_error_that_nobody_foresaw_ends_one_rank(dataset, folder, loader, monkeypatch):
     scene = Scene(folder, loader.recipe)
-    refresh = OffloadWorker._refresh
+    update = ServedRank.update
 
-    def broken(self, served, ahead_bytes):
-        if served.near.folder == scene.rank:
+    def broken(self, ahead_bytes):
+        if self.cells.folder == scene.rank:
             raise ZeroDivisionError("unforeseen")
-        refresh(self, served, ahead_bytes)
+        update(self, ahead_bytes)
 
-    monkeypatch.setattr(OffloadWorker, "_refresh", broken)
+    monkeypatch.setattr(ServedRank, "update", broken)
     with (
         HostExchange(folder, run="run", rank=0, recipe=loader.recipe) as exchange,
         at_work(dataset, folder) as (_, reports),
     ):
-        exchange.order([stretch(bottom=8)])
+        exchange.request([stretch(bottom=8)])
         take(exchange, name_of(8))
         wait_until(lambda: any("ZeroDivisionError: unforeseen" in line for line in reports))
 
@@ -296,11 +298,11 @@ class TestFiles:
         with pytest.raises(Refused, match="FIFO"):
             open_file(tmp_path / "fifo", os.O_WRONLY)
         assert read_small_file(tmp_path / "file", 7) == b"content"
-        with pytest.raises(Refused, match="7 bytes; at most 6"):
+        with pytest.raises(Refused, match="at most 6 bytes, and has 7"):
             read_small_file(tmp_path / "file", 6)
         os.link(tmp_path / "file", tmp_path / "second")
         assert read_small_file(tmp_path / "file", 7) == b"content"
-        with pytest.raises(Refused, match="2 names"):
+        with pytest.raises(Refused, match="one name, and has 2"):
             open_file(tmp_path / "file", os.O_WRONLY)
 
     def test_folders_are_not_followed_below_the_exchange(self, tmp_path):
@@ -328,7 +330,7 @@ class TestFiles:
         rank, victim = folder / "run" / "rank-0", tmp_path / "victim"
         victim.write_bytes(b"precious")
         forged.plant(rank, loader.recipe)
-        slots = Slots(rank, 0, "token")
+        slots = PublishedBatches(rank, 0, "token")
         temporary = rank / ".batch.token.tmp"
         match kind:
             case "link":

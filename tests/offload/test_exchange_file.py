@@ -14,12 +14,10 @@ from tests.loader.datasets import assert_equal
 
 from headrace.errors import BadPreparedBatch
 from headrace.offload import BatchName
-from headrace.offload.exchange import _reader
-from headrace.offload.exchange._batch_file import BLANK, Unpacker, pack_batch
-from headrace.offload.exchange._batch_writer import BatchWriter
-from headrace.offload.exchange._buffers import Buffers
-from headrace.offload.exchange._names import Origin, Stretch, batch_file, batch_of, is_run, rank_of
-from headrace.offload.exchange._reader import Reader
+from headrace.offload.exchange import _batch_io
+from headrace.offload.exchange._batch_file import CHECKSUM_PLACE, Unpacker, pack_batch
+from headrace.offload.exchange._batch_io import BatchReader, BatchWriter, Buffers
+from headrace.offload.exchange._documents import Origin, Stretch, batch_file, batch_of, is_run, rank_of
 from headrace.records.checksum import crc32c
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
@@ -50,7 +48,8 @@ def written(batch: dict, declined: str | None = None, name: BatchName = NAME) ->
 
 def read(content: bytes | bytearray, name: BatchName = NAME, origin: Origin = ORIGIN, unpacker: Unpacker | None = None):
     blanked = bytearray(content)
-    blanked[BLANK.begin : BLANK.begin + BLANK.size] = b"0" * len(blanked[BLANK.begin : BLANK.begin + BLANK.size])
+    begin, size = CHECKSUM_PLACE
+    blanked[begin : begin + size] = b"0" * size
     content = np.frombuffer(bytearray(content), np.uint8)
     return (unpacker or Unpacker(origin)).unpack(content, crc32c(blanked), name, "a/file")
 
@@ -101,9 +100,9 @@ def test_arrays_are_not_copied_to_be_written():
     [
         ({"image": np.zeros(2, np.complex64)}, "complex64"),
         ({"image": np.zeros(2, ">f4")}, "dtype >f4"),
-        ({1: np.zeros(2)}, "cannot be called 1"),
-        ({"_padding.1": np.zeros(2)}, "cannot be called '_padding.1'"),
-        ({"__metadata__": np.zeros(2)}, "cannot be called '__metadata__'"),
+        ({1: np.zeros(2)}, "^1 must not be the name"),
+        ({"_padding.1": np.zeros(2)}, "'_padding.1' must not be the name"),
+        ({"__metadata__": np.zeros(2)}, "'__metadata__' must not be the name"),
     ],
 )
 def test_what_it_cannot_hold_is_named(batch, message):
@@ -151,7 +150,7 @@ def test_a_longer_file_is_refused():
     ],
 )
 def test_a_batch_of_another_place_or_run_is_foreign(name, origin, label):
-    with pytest.raises(BadPreparedBatch, match=f"a/file: {label} is .* was asked for; the host makes") as caught:
+    with pytest.raises(BadPreparedBatch, match=f"a/file: {label} must be .*; found .*; the host makes") as caught:
         read(written(make_batch()), name, origin)
     assert caught.value.kind == "foreign"
 
@@ -185,7 +184,7 @@ def test_a_header_that_is_known_is_still_that_of_another_batch(name, label):
     content = written(make_batch())
     read(content, unpacker=unpacker)
 
-    with pytest.raises(BadPreparedBatch, match=f"{label} is .* was asked for"):
+    with pytest.raises(BadPreparedBatch, match=f"{label} must be .*; found"):
         read(content, name, unpacker=unpacker)
     assert_equal(read(content, unpacker=unpacker), make_batch())
 
@@ -287,7 +286,7 @@ class TestReader:
     @pytest.mark.parametrize("direct", [True, False])
     def test_it_gives_writable_views_of_aligned_memory(self, tmp_path, direct):
         batch = make_batch()
-        reader = Reader(ORIGIN, direct=direct)
+        reader = BatchReader(ORIGIN, direct=direct)
         prepared = reader.read(self.write(tmp_path, batch), NAME)
 
         assert_equal(prepared.arrays, batch)
@@ -301,7 +300,7 @@ class TestReader:
     def test_a_buffer_is_used_again_only_when_its_last_view_is_gone(self, tmp_path):
         path = self.write(tmp_path, {"image": np.arange(5000, dtype=np.uint8)})
         buffers = Buffers()
-        reader = Reader(ORIGIN, take=buffers.take)
+        reader = BatchReader(ORIGIN, take=buffers.take)
         kept = reader.read(path, NAME).arrays["image"][100:200]
         seen = {reader.read(path, NAME).arrays["image"].ctypes.data for _ in range(5)}
 
@@ -319,43 +318,43 @@ class TestReader:
             asked.append(n_bytes)
             return np.empty(n_bytes + 1, np.uint8)[1:]
 
-        reader = Reader(ORIGIN, take=Buffers(allocate).take)
+        reader = BatchReader(ORIGIN, take=Buffers(allocate).take)
         prepared = reader.read(self.write(tmp_path, make_batch()), NAME)
 
         assert asked
         assert prepared.arrays["image"].ctypes.data % 4096 == 0
 
     def test_a_file_system_without_direct_reads_is_read_as_it_can_be(self, tmp_path, monkeypatch):
-        really = _reader.read_file
+        really = _batch_io.read_file
 
         def refuse(handle, memory, *, direct, blank):
             if direct:
                 raise OSError(errno.EINVAL, "Invalid argument")
             return really(handle, memory, direct=direct, blank=blank)
 
-        monkeypatch.setattr(_reader, "read_file", refuse)
-        reader = Reader(ORIGIN)
+        monkeypatch.setattr(_batch_io, "read_file", refuse)
+        reader = BatchReader(ORIGIN)
         assert_equal(reader.read(self.write(tmp_path, make_batch()), NAME).arrays, make_batch())
         assert not reader.direct
 
     def test_files_may_grow_and_shrink(self, tmp_path):
-        reader = Reader(ORIGIN)
+        reader = BatchReader(ORIGIN)
         for size in (10, 100_000, 0, 3_000_000, 5):
             batch = {"image": np.arange(size, dtype=np.uint32)}
             assert_equal(reader.read(self.write(tmp_path, batch), NAME).arrays, batch)
 
     def test_an_empty_file_is_damaged(self, tmp_path):
         (tmp_path / "empty").touch()
-        reader = Reader(ORIGIN)
+        reader = BatchReader(ORIGIN)
         for _ in range(2):
             with pytest.raises(BadPreparedBatch, match="truncated"):
                 reader.read(tmp_path / "empty", NAME)
 
     def test_what_is_not_there_is_none_and_what_cannot_be_read_is_an_error(self, tmp_path):
-        assert Reader(ORIGIN).read(tmp_path / "absent", NAME) is None
+        assert BatchReader(ORIGIN).read(tmp_path / "absent", NAME) is None
         (tmp_path / "folder").mkdir()
         with pytest.raises(BadPreparedBatch, match="cannot be read") as caught:
-            Reader(ORIGIN).read(tmp_path / "folder", NAME)
+            BatchReader(ORIGIN).read(tmp_path / "folder", NAME)
         assert caught.value.kind == "unreadable"
 
 

@@ -22,16 +22,22 @@ from tests.offload.exchanges import COUNT, make_loader, name_of, stretch
 from headrace import open as open_dataset
 from headrace.errors import BadPreparedBatch
 from headrace.offload import Heartbeat
-from headrace.offload.exchange._batch_file import pack_batch
-from headrace.offload.exchange._cell import CellReader, pack_cell
-from headrace.offload.exchange._contents import BatchShapes
-from headrace.offload.exchange._machine import is_gone, this_process
-from headrace.offload.exchange._names import HOST, NEAR, RECIPE, ROWS, Origin
-from headrace.offload.exchange._reader import Reader
-from headrace.offload.exchange._status import HostRequest
-from headrace.offload.exchange._worker import WorkerRank
+from headrace.offload.exchange._batch_file import BatchShapes, pack_batch
+from headrace.offload.exchange._batch_io import BatchReader
+from headrace.offload.exchange._documents import (
+    HOST_CELL,
+    RECIPE,
+    ROWS,
+    WORKER_CELL,
+    HostRequest,
+    Origin,
+    is_gone,
+    this_process,
+)
+from headrace.offload.exchange._files import CellReader, pack_cell
 from headrace.offload.worker import _makers, _search
-from headrace.offload.worker._batches import BatchMaker
+from headrace.offload.worker._makers import BatchMaker
+from headrace.offload.worker._rank import RankCells
 from headrace.transforms import Recipe
 from headrace.transforms import compile as compile_transform
 
@@ -128,7 +134,7 @@ def bounded():
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("kind", ["host", "near"])
 def test_cells(tmp_path, kind, count, monkeypatch):
-    monkeypatch.setattr("headrace.offload.exchange._cell._BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("headrace.offload.exchange._files._CELL_RETRY_SECONDS", 0.0)
     request = HostRequest("ab" * 8, 7, this_process(), (stretch(), stretch(epoch=1))).to_json()
     beat = Heartbeat("ab" * 8, "cd" * 8, 7, "working", marks=((0, 0, 40, 3, 10),), process=this_process()).to_json()
     document, parse = (request, HostRequest.from_json) if kind == "host" else (beat, Heartbeat.from_json)
@@ -169,7 +175,7 @@ def test_prepared_batches(tmp_path, made, count):
     arrays, shape = made
     origin = Origin("run", "ab" * 8, "f" * 32)
     content = forged.content_of(pack_batch(name_of(9), origin, arrays))
-    path, reader, outcomes = tmp_path / "batch", Reader(origin), {"taken": 0, "refused": 0}
+    path, reader, outcomes = tmp_path / "batch", BatchReader(origin), {"taken": 0, "refused": 0}
     unprintable = 0
     for seed in range(count):
         rng = random.Random(seed)
@@ -204,13 +210,13 @@ def batch_of(content: bytes, rng: random.Random) -> bytes:
 @pytest.mark.parametrize("count", [MUTATIONS // 5, pytest.param(5000, marks=pytest.mark.slow)])
 def test_ranks(dataset, folder, count, monkeypatch):
     """All files of a rank, as the offload worker takes it: it is refused, or served, and never more than that."""
-    monkeypatch.setattr("headrace.offload.exchange._worker._CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.offload.worker._rank._CLAIM_SECONDS", 0.0)
     monkeypatch.setattr(_search, "_FAULT_SECONDS", 0.0)
     with make_loader(dataset, indices=np.arange(COUNT)) as loader:
         recipe = loader.recipe
     makers = _makers.Makers(dataset, 1)
     reports: list[str] = []
-    search = _search.Search(folder, "worker", makers, None, reports.append)
+    search = _search.RankSearch(folder, "worker", makers, None, reports.append)
     rank = folder / "run" / "rank-0"
     served = 0
     for seed in range(count):
@@ -221,9 +227,9 @@ def test_ranks(dataset, folder, count, monkeypatch):
         found = search._try(rank, 0)
         if found is not None:
             served += 1
-            found.refresh(1 << 20) if rng.random() < 0.5 else None
+            found.update(1 << 20) if rng.random() < 0.5 else None
             found.next_name([])
-            makers.give_back(found.near)
+            makers.give_back(found.cells)
     assert served
     assert len(reports) > count / 4
     assert all(line.isprintable() for line in reports)
@@ -231,10 +237,10 @@ def test_ranks(dataset, folder, count, monkeypatch):
 
 
 def spoil(rank: Path, request: HostRequest, recipe: dict[str, Any], rng: random.Random) -> None:
-    name = rng.choice([HOST, NEAR, RECIPE, RECIPE, RECIPE, ROWS])
-    if name == HOST:
+    name = rng.choice([HOST_CELL, WORKER_CELL, RECIPE, RECIPE, RECIPE, ROWS])
+    if name == HOST_CELL:
         (rank / name).write_bytes(pack_cell_or_none(mutated(request.to_json(), rng)))
-    elif name == NEAR:
+    elif name == WORKER_CELL:
         (rank / name).write_bytes(pack_cell_or_none(mutated(Heartbeat("a", "b", 1, "ended").to_json(), rng)))
     elif name == RECIPE:
         text = json.dumps(mutated(recipe, rng)).encode()
@@ -249,7 +255,7 @@ def pack_cell_or_none(document: Any) -> bytes:
 
 
 def test_plans(tmp_path):
-    """A plan is read by every rank but 0; a WorkerRank beside it is not disturbed."""
+    """A plan is read by every rank but 0; a RankCells beside it is not disturbed."""
     rank = tmp_path / "run" / "rank-0"
     forged.plant(rank, {"version": 1})
     with forged.host(tmp_path) as exchange:
@@ -259,4 +265,4 @@ def test_plans(tmp_path):
             text = json.dumps(mutated(plan, rng)).encode()
             (tmp_path / "run" / "plan-3.json").write_bytes(scrambled(text, rng) if rng.random() < 0.5 else text)
             assert isinstance(exchange.read_plan(3), dict | None)
-        assert WorkerRank(rank, 0, "worker").recipe == {"version": 1}
+        assert RankCells(rank, 0, "worker").recipe == {"version": 1}

@@ -18,14 +18,19 @@ from tests.offload.exchanges import files_in, name_of, stretch, wait_until
 
 from headrace.errors import BadPreparedBatch, ExchangeError
 from headrace.offload import Heartbeat, HostExchange
-from headrace.offload.exchange import _reader
+from headrace.offload.exchange import _batch_io
 from headrace.offload.exchange._batch_file import pack_batch
-from headrace.offload.exchange._cell import CELL_BYTES, create_cell, pack_cell, read_cell, unpack_cell, write_cell
-from headrace.offload.exchange._heartbeat import SilenceTimer
-from headrace.offload.exchange._machine import Process, is_gone, this_process
-from headrace.offload.exchange._names import BEAT_SECONDS, batch_file
-from headrace.offload.exchange._status import HostRequest
-from headrace.offload.exchange._worker import WorkerRank
+from headrace.offload.exchange._documents import (
+    BEAT_SECONDS,
+    HostRequest,
+    Process,
+    SilenceTimer,
+    batch_file,
+    is_gone,
+    this_process,
+)
+from headrace.offload.exchange._files import CELL_BYTES, pack_cell, read_cell, unpack_cell, write_cell
+from headrace.offload.worker._rank import RankCells
 
 RECIPE = {"version": 1, "seed": 0}
 
@@ -34,11 +39,11 @@ def host(path, **options) -> HostExchange:
     return HostExchange(path, **{"run": "run", "rank": 0, "recipe": RECIPE, **options})
 
 
-def near_of(exchange: HostExchange) -> WorkerRank:
+def cells_of(exchange: HostExchange) -> RankCells:
     """An offload worker's end of the same rank, which holds it."""
-    near = WorkerRank(exchange.path / exchange.run / f"rank-{exchange.rank}", exchange.rank, "worker")
-    assert near.claim(SilenceTimer())
-    return near
+    cells = RankCells(exchange.path / exchange.run / f"rank-{exchange.rank}", exchange.rank, "worker")
+    assert cells.claim(SilenceTimer())
+    return cells
 
 
 def beat(marks=(), **options) -> Heartbeat:
@@ -60,52 +65,52 @@ def test_a_rank_s_folder_is_whole_from_the_start_and_gone_at_the_end(tmp_path):
 
 def test_orders_reach_the_other_side(tmp_path):
     with host(tmp_path) as exchange:
-        near = near_of(exchange)
-        exchange.order([stretch(3, 10), stretch(0, 0, epoch=1), stretch(1, 4, epoch=2)])
-        wait_until(lambda: near.look() or near.request.stretches)
-        assert near.request.stretches == (stretch(3, 10), stretch(1, 4, epoch=2))
-        with pytest.raises(ValueError, match="9 stretches"):
-            exchange.order([stretch(epoch=epoch) for epoch in range(9)])
+        cells = cells_of(exchange)
+        exchange.request([stretch(3, 10), stretch(0, 0, epoch=1), stretch(1, 4, epoch=2)])
+        wait_until(lambda: cells.update() or cells.request.stretches)
+        assert cells.request.stretches == (stretch(3, 10), stretch(1, 4, epoch=2))
+        with pytest.raises(ValueError, match="at most 8 stretches"):
+            exchange.request([stretch(epoch=epoch) for epoch in range(9)])
 
 
 def test_both_sides_beat(tmp_path):
     with host(tmp_path) as exchange:
-        near = near_of(exchange)
-        first = near.request.beat
-        wait_until(lambda: near.look() or near.request.beat > first + 1)
-        near.say(beat())
+        cells = cells_of(exchange)
+        first = cells.request.beat
+        wait_until(lambda: cells.update() or cells.request.beat > first + 1)
+        cells.write(beat())
         assert exchange.heartbeat().beat == 1
-        near.say(beat())
+        cells.write(beat())
         assert exchange.heartbeat().beat == 2
         assert exchange.silent_seconds < BEAT_SECONDS + 1
 
 
 def test_only_what_is_marked_is_looked_for(tmp_path):
     with host(tmp_path) as exchange:
-        near = near_of(exchange)
-        near.say(beat(marks=((0, 0, 40, 7, 9),)))
+        cells = cells_of(exchange)
+        cells.write(beat(marks=((0, 0, 40, 7, 9),)))
 
         assert [number for number in range(10) if exchange.ready(name_of(number))] == [7, 8]
         assert not exchange.ready(name_of(8, epoch=1))
-        with pytest.raises(BadPreparedBatch, match="is not there") as caught:
+        with pytest.raises(BadPreparedBatch, match="there is no such file") as caught:
             exchange.read(name_of(8))
         assert caught.value.kind == "unreadable"
-        file = pack_batch(name_of(8), near.origin, {"image": np.arange(9)})
-        (near.folder / batch_file(name_of(8))).write_bytes(b"".join(bytes(piece) for piece in file.pieces))
+        file = pack_batch(name_of(8), cells.origin, {"image": np.arange(9)})
+        (cells.folder / batch_file(name_of(8))).write_bytes(b"".join(bytes(piece) for piece in file.pieces))
         np.testing.assert_array_equal(exchange.read(name_of(8)).arrays["image"], np.arange(9))
         stats = exchange.stats()
         assert (stats["read_batches"], stats["read_bytes"]) == (1, file.n_bytes)
         assert stats["rejected"] == {"unreadable": 1}
-        assert stats["near"]["worker"] == "worker"
+        assert stats["worker"]["worker"] == "worker"
 
 
 def test_what_was_marked_is_not_bad_where_another_near_worker_has_come(tmp_path):
     """Marks are remembered, so that a batch is read without a look at the cell; it may say something else by now."""
     with host(tmp_path) as exchange:
-        near = near_of(exchange)
-        near.say(beat(marks=((0, 0, 40, 7, 9),)))
+        cells = cells_of(exchange)
+        cells.write(beat(marks=((0, 0, 40, 7, 9),)))
         assert exchange.ready(name_of(8))
-        near.say(beat())
+        cells.write(beat())
 
         assert exchange.read(name_of(8)) is None
         assert exchange.stats()["rejected"] == {}
@@ -113,28 +118,28 @@ def test_what_was_marked_is_not_bad_where_another_near_worker_has_come(tmp_path)
 
 def test_a_look_of_a_moment_ago_will_do_where_that_is_said(tmp_path):
     with host(tmp_path) as exchange:
-        near = near_of(exchange)
-        near.say(beat(batches=1))
+        cells = cells_of(exchange)
+        cells.write(beat(batches=1))
         assert exchange.heartbeat().batches == 1
-        near.say(beat(batches=2))
+        cells.write(beat(batches=2))
 
-        assert exchange.heartbeat(within=60.0).batches in (1, 2), "the exchange's own thread may have looked meanwhile"
-        wait_until(lambda: exchange.heartbeat(within=60.0).batches == 2)
-        near.say(beat(batches=3))
+        assert exchange.heartbeat(max_age=60.0).batches in (1, 2), "the exchange's own thread may have looked meanwhile"
+        wait_until(lambda: exchange.heartbeat(max_age=60.0).batches == 2)
+        cells.write(beat(batches=3))
         assert exchange.heartbeat().batches == 3
 
 
 @pytest.mark.parametrize("direct", [True, False])
 def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
     with host(tmp_path, direct=direct) as exchange:
-        near = near_of(exchange)
-        near.say(beat(marks=((0, 0, 40, 9, 10),)))
-        file = pack_batch(name_of(9), near.origin, {"image": np.arange(9)})
-        (near.folder / batch_file(name_of(9))).write_bytes(b"".join(bytes(piece) for piece in file.pieces))
+        cells = cells_of(exchange)
+        cells.write(beat(marks=((0, 0, 40, 9, 10),)))
+        file = pack_batch(name_of(9), cells.origin, {"image": np.arange(9)})
+        (cells.folder / batch_file(name_of(9))).write_bytes(b"".join(bytes(piece) for piece in file.pieces))
         ways = []
-        really = _reader.read_file
+        really = _batch_io.read_file
         monkeypatch.setattr(
-            _reader, "read_file", lambda *file, **how: ways.append(how["direct"]) or really(*file, **how)
+            _batch_io, "read_file", lambda *file, **how: ways.append(how["direct"]) or really(*file, **how)
         )
         exchange.read(name_of(9))
 
@@ -143,14 +148,14 @@ def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
 
 def test_a_restarted_host_sweeps_what_the_old_one_left_and_takes_none_of_its_batches(tmp_path):
     with host(tmp_path) as exchange:
-        old = near_of(exchange)
+        old = cells_of(exchange)
         content = b"".join(bytes(piece) for piece in pack_batch(name_of(9), old.origin, {"image": np.arange(9)}).pieces)
         (old.folder / batch_file(name_of(9))).write_bytes(content)
         with host(tmp_path) as restarted:
             assert batch_file(name_of(9)) not in files_in(old.folder)
-            near = near_of(restarted)
-            (near.folder / batch_file(name_of(9))).write_bytes(content)
-            near.say(beat(marks=((0, 0, 40, 9, 10),)))
+            cells = cells_of(restarted)
+            (cells.folder / batch_file(name_of(9))).write_bytes(content)
+            cells.write(beat(marks=((0, 0, 40, 9, 10),)))
             with pytest.raises(BadPreparedBatch, match="session"):
                 restarted.read(name_of(9))
             wait_until(lambda: exchange.trouble)
@@ -211,12 +216,12 @@ def test_a_process_that_ends_leaves_nothing_and_one_that_is_killed_is_swept_by_t
 
 class TestTrouble:
     def test_a_folder_that_is_not_there_is_named(self, tmp_path):
-        with pytest.raises(ExchangeError, match=r"absent: no such folder; make"):
+        with pytest.raises(ExchangeError, match=r"absent: no such folder; create"):
             host(tmp_path / "absent")
 
     @pytest.mark.parametrize("run", ["", "a/b", "..", "x" * 65])
     def test_a_run_cannot_lead_elsewhere(self, tmp_path, run):
-        with pytest.raises(ExchangeError, match="cannot be called"):
+        with pytest.raises(ExchangeError, match="the name of a run must be"):
             host(tmp_path, run=run)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -243,18 +248,18 @@ class TestTrouble:
         assert files_in(tmp_path) in ([], ["run"])
 
     def test_a_folder_that_vanishes_is_made_again_when_it_can_be(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("headrace.offload.exchange._heartbeat._AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr("headrace.offload.exchange._host._REMAKE_SECONDS", 0.0)
         away = tmp_path.with_name("away")
         with host(tmp_path) as exchange:
-            exchange.order([stretch()])
+            exchange.request([stretch()])
             tmp_path.rename(away)
             assert exchange.heartbeat() is None
             assert exchange.read(name_of(9)) is None
             wait_until(lambda: exchange.trouble)
-            exchange.order([stretch(5)])
+            exchange.request([stretch(5)])
             tmp_path.mkdir()
             wait_until(lambda: exchange.trouble is None)
-            assert near_of(exchange).origin.session == exchange.session
+            assert cells_of(exchange).origin.session == exchange.session
         assert files_in(tmp_path) == []
 
     def test_a_folder_that_is_gone_at_the_end_is_no_error(self, tmp_path):
@@ -265,7 +270,7 @@ class TestTrouble:
 
 class TestCells:
     def test_a_cell_is_one_page_of_text(self, tmp_path):
-        create_cell(tmp_path / "cell", {"a": 1}, "token")
+        (tmp_path / "cell").write_bytes(pack_cell({"a": 1}))
         assert files_in(tmp_path) == ["cell"]
         write_cell(tmp_path / "cell", {"a": "ä" * 50})
         content = (tmp_path / "cell").read_bytes()
@@ -284,7 +289,7 @@ class TestCells:
 
     def test_a_torn_cell_is_looked_at_again(self, tmp_path):
         cell = tmp_path / "cell"
-        create_cell(cell, {"beat": 0}, "token")
+        cell.write_bytes(pack_cell({"beat": 0}))
         done = threading.Event()
 
         def write() -> None:
@@ -303,18 +308,18 @@ class TestCells:
         assert seen == sorted(seen)
 
     def test_too_much_for_a_cell_is_an_error(self):
-        with pytest.raises(ValueError, match="is the most"):
+        with pytest.raises(ValueError, match="at most"):
             pack_cell({"text": "x" * 5000})
 
     def test_the_longest_heartbeat_fits(self, tmp_path):
         most = 2**47
         marks = tuple((2**32 - 1, most, most, most - number, most) for number in range(8))
         with host(tmp_path) as exchange:
-            near_of(exchange).say(
+            cells_of(exchange).write(
                 beat(marks, reason="\U0001f389" * 900 + "\udc80", written_bytes=most, cpu_seconds=1e9 / 3)
             )
             assert exchange.heartbeat().reason == "\U0001f389" * 299 + "…"
-            near_of(exchange).say(beat(reason="a path: \udc80"))
+            cells_of(exchange).write(beat(reason="a path: \udc80"))
             assert exchange.heartbeat().reason == r"a path: \udc80"
 
     def test_nothing_else_is_a_cell(self, tmp_path):
@@ -336,11 +341,11 @@ class TestLiveness:
     def test_clocks_are_never_compared(self, tmp_path, monkeypatch):
         """A clock that jumps, on either side, changes nothing."""
         with host(tmp_path) as exchange:
-            near = near_of(exchange)
-            near.say(beat())
+            cells = cells_of(exchange)
+            cells.write(beat())
             exchange.heartbeat()
             monkeypatch.setattr(time, "time", lambda: 4e9)
-            near.say(beat())
+            cells.write(beat())
             assert exchange.heartbeat().beat == 2
             assert exchange.silent_seconds < 2
 
@@ -369,7 +374,7 @@ class TestLiveness:
             raise PermissionError
 
         monkeypatch.setattr(os, "kill", forbidden)
-        monkeypatch.setattr("headrace.offload.exchange._machine._PROC", Path("/nowhere"))
+        monkeypatch.setattr("headrace.offload.exchange._documents._PROC", Path("/nowhere"))
         assert not is_gone(this_process()._replace(number=1, started=5))
 
 
@@ -389,6 +394,6 @@ class TestOtherPeoplesFiles:
     def test_a_rank_s_folder_with_other_files_in_it_is_an_error_that_names_one(self, tmp_path):
         (tmp_path / "run" / "rank-0").mkdir(parents=True)
         (tmp_path / "run" / "rank-0" / "model.safetensors").write_text("precious")
-        with pytest.raises(ExchangeError, match=r"model.safetensors.* is no file of an exchange"):
+        with pytest.raises(ExchangeError, match=r"model.safetensors.* is not a file of an exchange"):
             host(tmp_path)
         assert files_in(tmp_path / "run") == ["rank-0", "rank-0/model.safetensors"]

@@ -17,10 +17,9 @@ from tests.offload.exchanges import BATCHES, files_in, make_loader, name_of, run
 
 from headrace.errors import BadPreparedBatch
 from headrace.offload import HostExchange
-from headrace.offload.exchange._heartbeat import HostHeartbeat
-from headrace.offload.exchange._machine import Process
-from headrace.offload.exchange._names import batch_file
-from headrace.offload.exchange._slots import Slots
+from headrace.offload.exchange._batch_io import PublishedBatches
+from headrace.offload.exchange._documents import Process, batch_file
+from headrace.offload.exchange._host import HostHeartbeat
 from headrace.offload.worker import OffloadWorker
 
 
@@ -32,12 +31,12 @@ def host(folder, loader, **options) -> HostExchange:
 def process(dataset, folder, *options):
     """An offload worker in a process of its own, which is killed if it has not ended."""
     command = [sys.executable, "-m", "headrace", "offload", dataset, folder, *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as near:
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as worker:
         try:
-            yield near
+            yield worker
         finally:
-            near.send_signal(signal.SIGCONT)
-            near.kill()
+            worker.send_signal(signal.SIGCONT)
+            worker.kill()
 
 
 @pytest.fixture
@@ -56,17 +55,17 @@ def check_all(exchange, expected, top=BATCHES):
     """Take all batches from the tail on, and compare."""
     for number in reversed(range(top)):
         np.testing.assert_array_equal(take(exchange, name_of(number))["image"], expected[number])
-        exchange.order([stretch(top=number)])
+        exchange.request([stretch(top=number)])
 
 
 class TestNearWorker:
     def test_killed_and_started_again_it_goes_on(self, dataset, folder, loader, expected):
         with host(folder, loader) as exchange:
-            exchange.order([stretch()])
-            with process(dataset, folder, "--ahead", "12kB") as near:
+            exchange.request([stretch()])
+            with process(dataset, folder, "--ahead", "12kB") as worker:
                 take(exchange, name_of(9))
-                near.kill()
-                near.wait()
+                worker.kill()
+                worker.wait()
                 (folder / "run" / "rank-0" / ".batch.dead.tmp").write_bytes(b"half a batch")
             first = exchange.heartbeat().worker
             with running(dataset, folder):
@@ -76,25 +75,24 @@ class TestNearWorker:
         assert files_in(folder) == []
 
     def test_frozen_it_is_silent_and_another_takes_over(self, dataset, folder, loader, expected, monkeypatch):
-        monkeypatch.setattr("headrace.offload.exchange._worker.TAKEOVER_SECONDS", 0.3)
-        monkeypatch.setattr("headrace.offload.worker._search.TAKEOVER_SECONDS", 0.3)
-        with host(folder, loader) as exchange, process(dataset, folder, "--ahead", "1") as near:
-            exchange.order([stretch()])
+        monkeypatch.setattr("headrace.offload.worker._rank.TAKEOVER_SECONDS", 0.3)
+        with host(folder, loader) as exchange, process(dataset, folder, "--ahead", "1") as worker:
+            exchange.request([stretch()])
             take(exchange, name_of(9))
-            near.send_signal(signal.SIGSTOP)
+            worker.send_signal(signal.SIGSTOP)
             frozen = exchange.heartbeat()
             wait_until(lambda: exchange.silent_seconds > 0.7)
             assert exchange.heartbeat() == frozen
             with running(dataset, folder):
                 wait_until(lambda: exchange.heartbeat().worker != frozen.worker)
-                near.send_signal(signal.SIGCONT)  # and finds that the rank is another's
+                worker.send_signal(signal.SIGCONT)  # and finds that the rank is another's
                 check_all(exchange, expected)
                 assert exchange.heartbeat().worker != frozen.worker
-                assert near.poll() is None
+                assert worker.poll() is None
 
     def test_two_share_no_rank(self, dataset, folder, loader, expected):
         with host(folder, loader) as exchange, running(dataset, folder) as one, running(dataset, folder) as two:
-            exchange.order([stretch()])
+            exchange.request([stretch()])
             check_all(exchange, expected)
             assert sorted((one.progress().ranks, two.progress().ranks)) == [0, 1]
             assert one.progress().batches + two.progress().batches == BATCHES
@@ -107,9 +105,9 @@ class TestNearWorker:
             raise Killed
 
         with host(folder, loader) as exchange:
-            exchange.order([stretch(bottom=9)])
+            exchange.request([stretch(bottom=9)])
             with monkeypatch.context() as patch:
-                patch.setattr(Slots, "write", killed)
+                patch.setattr(PublishedBatches, "write", killed)
                 with pytest.raises(Killed):
                     OffloadWorker(dataset, folder).run()
             assert not exchange.ready(name_of(9))
@@ -120,11 +118,11 @@ class TestNearWorker:
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_it_ends_cleanly_when_asked_to(self, dataset, folder, loader, number):
-        with host(folder, loader) as exchange, process(dataset, folder) as near:
-            exchange.order([stretch(bottom=8)])
+        with host(folder, loader) as exchange, process(dataset, folder) as worker:
+            exchange.request([stretch(bottom=8)])
             wait_until(lambda: exchange.ready(name_of(8)))
-            near.send_signal(number)
-            assert near.wait(20) == 0
+            worker.send_signal(number)
+            assert worker.wait(20) == 0
             assert exchange.heartbeat().state == "ended"
             assert exchange.read(name_of(8)) is not None  # what is there can still be read
 
@@ -145,23 +143,23 @@ class TestBatches:
     @pytest.mark.parametrize("how", ["truncated", "flipped", "empty", "zeros"])
     def test_damage_is_found_and_the_rest_goes_on(self, dataset, folder, loader, expected, how):
         with host(folder, loader) as exchange, running(dataset, folder):
-            exchange.order([stretch()])
+            exchange.request([stretch()])
             wait_until(lambda: exchange.ready(name_of(0)))
             self.spoil(folder / "run" / "rank-0" / batch_file(name_of(9)), how)
             with pytest.raises(BadPreparedBatch) as caught:
                 exchange.read(name_of(9))
             assert caught.value.kind in ("damaged", "foreign")
-            exchange.order([stretch(top=9)])
+            exchange.request([stretch(top=9)])
             check_all(exchange, expected, top=9)
         assert files_in(folder) == []
 
     def test_a_batch_under_another_s_name_is_foreign(self, dataset, folder, loader):
         with host(folder, loader) as exchange, running(dataset, folder):
-            exchange.order([stretch()])
+            exchange.request([stretch()])
             wait_until(lambda: exchange.ready(name_of(0)))
             rank = folder / "run" / "rank-0"
             (rank / batch_file(name_of(3))).replace(rank / batch_file(name_of(9)))
-            with pytest.raises(BadPreparedBatch, match="number is 3, and 9"):
+            with pytest.raises(BadPreparedBatch, match="number must be 9; found 3"):
                 exchange.read(name_of(9))
 
 
@@ -170,7 +168,7 @@ class TestFolder:
     def test_full_read_only_or_failing_it_is_waited_for(
         self, dataset, folder, loader, expected, number, state, monkeypatch
     ):
-        monkeypatch.setattr("headrace.offload.worker._served._AGAIN_SECONDS", 0.02)
+        monkeypatch.setattr("headrace.offload.worker._rank._RETRY_SECONDS", 0.02)
         failing = True
         synced = os.fsync
 
@@ -181,7 +179,7 @@ class TestFolder:
 
         with host(folder, loader) as exchange:
             monkeypatch.setattr(os, "fsync", fsync)
-            exchange.order([stretch()])
+            exchange.request([stretch()])
             with running(dataset, folder):
                 wait_until(lambda: (beat := exchange.heartbeat()) and beat.state == state)
                 assert os.strerror(number) in exchange.heartbeat().reason
@@ -193,9 +191,9 @@ class TestFolder:
         assert files_in(folder) == []
 
     def test_gone_in_mid_run_and_back_again(self, dataset, folder, loader, expected, monkeypatch):
-        monkeypatch.setattr("headrace.offload.exchange._heartbeat._AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr("headrace.offload.exchange._host._REMAKE_SECONDS", 0.0)
         with host(folder, loader) as exchange, running(dataset, folder) as worker:
-            exchange.order([stretch()])
+            exchange.request([stretch()])
             take(exchange, name_of(9))
             away = folder.with_name("away")
             folder.rename(away)
@@ -207,11 +205,11 @@ class TestFolder:
 
     def test_a_cell_full_of_garbage_is_no_news(self, dataset, folder, loader):
         with host(folder, loader) as exchange, running(dataset, folder) as worker:
-            exchange.order([stretch(bottom=8)])
+            exchange.request([stretch(bottom=8)])
             wait_until(lambda: exchange.ready(name_of(8)))
             (folder / "run" / "rank-0" / "host").write_bytes(b"garbage")
             (folder / "run" / "rank-0" / "near").write_bytes(b"")
-            exchange.order([stretch(bottom=7)])
+            exchange.request([stretch(bottom=7)])
             wait_until(lambda: exchange.ready(name_of(7)))
             assert worker.progress().ranks == 1
 
@@ -223,7 +221,7 @@ from headrace.offload import HostExchange, Stretch
 import json
 exchange = HostExchange(sys.argv[1], run=sys.argv[3], rank=0, recipe=json.loads(sys.argv[2]))
 exchange.publish_plan(0, {})
-exchange.order([Stretch(0, 0, 40, 0, 10)])
+exchange.request([Stretch(0, 0, 40, 0, 10)])
 print("there", flush=True)
 time.sleep(60)
 """
@@ -248,7 +246,7 @@ time.sleep(60)
                 wait_until(lambda: worker.progress().batches > 2)
                 other.kill()
             with host(folder, loader) as exchange:
-                exchange.order([stretch()])
+                exchange.request([stretch()])
                 check_all(exchange, expected)
                 wait_until(lambda: [path.name for path in folder.iterdir()] == ["run"])
         assert files_in(folder) == []
@@ -263,15 +261,15 @@ time.sleep(60)
 
     def test_on_another_machine_it_is_dead_when_it_has_been_silent_for_long(self, dataset, folder, loader, monkeypatch):
         elsewhere = Process("another machine", 1, 1)
-        monkeypatch.setattr("headrace.offload.exchange._heartbeat.this_process", lambda: elsewhere)
+        monkeypatch.setattr("headrace.offload.exchange._host.this_process", lambda: elsewhere)
         exchange = host(folder, loader)
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         with running(dataset, folder) as worker:
             wait_until(lambda: exchange.ready(name_of(0)))
-            monkeypatch.setattr(HostHeartbeat, "_leave", lambda _: None)
+            monkeypatch.setattr(HostHeartbeat, "_remove", lambda _: None)
             exchange.close()  # falls silent, and removes nothing
             assert files_in(folder)
-            monkeypatch.setattr("headrace.offload.exchange._worker.ABANDONED_SECONDS", 0.1)
+            monkeypatch.setattr("headrace.offload.worker._rank.ABANDONED_SECONDS", 0.1)
             wait_until(lambda: files_in(folder) == [])
             wait_until(lambda: worker.progress().ranks == 0)
 
@@ -285,22 +283,22 @@ time.sleep(60)
 
         with running(dataset, folder) as worker:
             monkeypatch.setattr(os, "fsync", fsync)
-            exchange.order([stretch()])
-            wait_until(lambda: not exchange._voice._thread.is_alive())
+            exchange.request([stretch()])
+            wait_until(lambda: not exchange._heartbeat._thread.is_alive())
             wait_until(lambda: worker.progress().ranks == 0)
         assert files_in(folder) == []
 
 
-def harm(near, path, rng) -> None:
+def harm(worker, path, rng) -> None:
     """Do something to the offload worker or a batch, or nothing."""
     match int(rng.integers(8)):
         case 0:
-            near.kill()
-            near.wait()
+            worker.kill()
+            worker.wait()
         case 1:
-            near.send_signal(signal.SIGSTOP)
+            worker.send_signal(signal.SIGSTOP)
         case 2:
-            near.send_signal(signal.SIGCONT)
+            worker.send_signal(signal.SIGCONT)
         case 3 if path.exists():
             path.write_bytes(path.read_bytes()[: int(rng.integers(9000))])
         case 4:
@@ -329,15 +327,15 @@ def test_random_faults_one_after_another(dataset, folder, loader, seed):
     epochs = [[np.array(batch["image"]) for batch in loader] for _ in range(7)]
     with host(folder, loader) as exchange:
         for epoch in range(6):
-            exchange.order([stretch(epoch=epoch)])
-            with process(dataset, folder, "--ahead", "30kB") as near:
+            exchange.request([stretch(epoch=epoch)])
+            with process(dataset, folder, "--ahead", "30kB") as worker:
                 wait_until(lambda: exchange.ready(name_of(BATCHES - 1, epoch)))  # noqa: B023
                 for number in reversed(range(BATCHES)):
-                    harm(near, rank / batch_file(name_of(number, epoch)), rng)
+                    harm(worker, rank / batch_file(name_of(number, epoch)), rng)
                     time.sleep(0.02)
                     outcomes[outcome(exchange, name_of(number, epoch), epochs[epoch][number])] += 1
-                    exchange.order([stretch(top=number, epoch=epoch)])
-        exchange.order([stretch(epoch=6)])
+                    exchange.request([stretch(top=number, epoch=epoch)])
+        exchange.request([stretch(epoch=6)])
         with running(dataset, folder):
             for number in reversed(range(BATCHES)):
                 np.testing.assert_array_equal(take(exchange, name_of(number, 6))["image"], epochs[6][number])

@@ -26,12 +26,10 @@ from headrace import open as open_dataset
 from headrace.loader import Loader
 from headrace.offload import Offload
 from headrace.offload.exchange._batch_file import NAMES, pack_batch
+from headrace.offload.exchange._documents import WORKER_CELL, BatchName, Heartbeat, Origin, SilenceTimer, batch_file
 from headrace.offload.exchange._folder import rank_folders
-from headrace.offload.exchange._heartbeat import SilenceTimer
-from headrace.offload.exchange._names import NEAR, BatchName, Origin, batch_file
-from headrace.offload.exchange._status import Heartbeat
-from headrace.offload.exchange._worker import WorkerRank
-from headrace.offload.worker._batches import BatchMaker
+from headrace.offload.worker._makers import BatchMaker
+from headrace.offload.worker._rank import RankCells
 from headrace.transforms import Recipe
 
 BATCHES = 20
@@ -59,35 +57,36 @@ class Forger:
         while not self._stop.is_set():
             for folder, rank in rank_folders(self._exchange):
                 with contextlib.suppress(Exception):  # the host closes when it likes
-                    self._serve(WorkerRank(folder, rank, "forger"))
+                    self._serve(RankCells(folder, rank, "forger"))
             time.sleep(0.005)
 
-    def _serve(self, near: WorkerRank) -> None:
-        assert near.claim(SilenceTimer())
-        maker = BatchMaker(open_dataset(self._dataset), Recipe.from_json(json.dumps(near.recipe)), threads=1)
+    def _serve(self, cells: RankCells) -> None:
+        assert cells.claim(SilenceTimer())
+        maker = BatchMaker(open_dataset(self._dataset), Recipe.from_json(json.dumps(cells.recipe)), threads=1)
         made: set[BatchName] = set()
         while not self._stop.is_set():
-            near.look()
-            for each in near.request.stretches[:1]:
+            cells.update()
+            for each in cells.request.stretches[:1]:
                 for number in reversed(range(each.bottom, each.top)):
-                    name = BatchName(each.epoch, near.rank, each.start, each.stop, number)
+                    name = BatchName(each.epoch, cells.rank, each.start, each.stop, number)
                     if name not in made:
-                        self._publish(near, maker, name)
+                        self._publish(cells, maker, name)
                         made.add(name)
                 marks = ((*each[:3], each.bottom, each.top),)
-                beat = Heartbeat("", "", 0, "working", marks=marks, seconds_a_batch=0.001, ahead_bytes=1 << 20)
-                near.say(beat)
+                beat = Heartbeat("", "", 0, "working", marks=marks, seconds_per_batch=0.001, ahead_bytes=1 << 20)
+                cells.write(beat)
                 if self._beat is not None:
-                    honest = {**beat.to_json(), "session": near.origin.session, "worker": "forger", "beat": near._beat}
-                    self._beat(near.folder / NEAR, {**honest, "process": list(near._process)})
+                    session, worker = cells.origin.session, "forger"
+                    honest = {**beat.to_json(), "session": session, "worker": worker, "beat": cells._beat}
+                    self._beat(cells.folder / WORKER_CELL, {**honest, "process": list(cells._process)})
             time.sleep(0.002)
 
-    def _publish(self, near: WorkerRank, maker: BatchMaker, name: BatchName) -> None:
+    def _publish(self, cells: RankCells, maker: BatchMaker, name: BatchName) -> None:
         making = maker.begin(name)
         while not making.wait(1.0):
             pass
-        content = forged.content_of(pack_batch(name, near.origin, making.take()))
-        self._forge(near.folder / batch_file(name), content)
+        content = forged.content_of(pack_batch(name, cells.origin, making.take()))
+        self._forge(cells.folder / batch_file(name), content)
         self.forged += 1
 
 
@@ -242,12 +241,12 @@ HEARTBEATS = {
     "no JSON": lambda _: forged.cell("{"),
     "a list": lambda _: forged.cell("[]"),
     "a version of text": lambda b: forged.edited_cell(b, version="1"),
-    "a pace of text": lambda b: forged.edited_cell(b, seconds_a_batch="fast"),
-    "a pace of nothing": lambda b: forged.edited_cell(b, seconds_a_batch=0),
-    "a negative pace": lambda b: forged.edited_cell(b, seconds_a_batch=-1.0),
-    "a pace that is no number": lambda b: forged.raw_member(b, "seconds_a_batch", "NaN"),
-    "an infinite pace": lambda b: forged.raw_member(b, "seconds_a_batch", "1e999"),
-    "a pace of years": lambda b: forged.edited_cell(b, seconds_a_batch=9e8),
+    "a pace of text": lambda b: forged.edited_cell(b, seconds_per_batch="fast"),
+    "a pace of nothing": lambda b: forged.edited_cell(b, seconds_per_batch=0),
+    "a negative pace": lambda b: forged.edited_cell(b, seconds_per_batch=-1.0),
+    "a pace that is no number": lambda b: forged.raw_member(b, "seconds_per_batch", "NaN"),
+    "an infinite pace": lambda b: forged.raw_member(b, "seconds_per_batch", "1e999"),
+    "a pace of years": lambda b: forged.edited_cell(b, seconds_per_batch=9e8),
     "room of 3000 digits": lambda b: forged.raw_member(b, "ahead_bytes", "9" * 3000),
     "no room": lambda b: forged.edited_cell(b, ahead_bytes=0),
     "room of text": lambda b: forged.edited_cell(b, ahead_bytes="much"),
@@ -303,10 +302,10 @@ def test_a_heartbeat_that_is_no_file_harms_no_epoch(core_path, tmp_path, plain, 
     exchange.mkdir()
     with Loader(core_path, **OPTIONS, offload=Offload(exchange, strategy="paced")) as loader:
         iteration = iter(loader)
-        attack(next(exchange.glob("*/rank-0")) / NEAR)
+        attack(next(exchange.glob("*/rank-0")) / WORKER_CELL)
         got = [copied(batch) for batch in iteration]
         with contextlib.suppress(OSError):
-            (next(exchange.glob("*/rank-0")) / NEAR).rmdir()
+            (next(exchange.glob("*/rank-0")) / WORKER_CELL).rmdir()
     assert numbers_of(got, plain) == list(range(BATCHES))
 
 

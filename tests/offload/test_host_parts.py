@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the loader's side that need no offload worker: measures, records, and the rest."""
+"""The parts of the loader's side that need no offload worker."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headrace.errors import InvalidState, LoaderError
 from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
 from headrace.offload import BatchName, Pattern
-from headrace.offload.exchange._contents import BatchShape, BatchShapes, Shape, flat
-from headrace.offload.host import _measure
-from headrace.offload.host._measure import HostPace, Measure
-from headrace.offload.host._pixels import bound_seconds
-from headrace.offload.host._record import Record, recorded_pattern, runs
+from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
+from headrace.offload.host import _pace
+from headrace.offload.host._pace import HostPace, PaceMeter
+from headrace.offload.host._record import EpochRecord, recorded_pattern, run_lengths
 from headrace.offload.host._schedule import OffloadKnowledge
 from headrace.offload.host._stats import report_epoch
-from headrace.offload.worker._batches import BatchMaker
+from headrace.offload.host._supply import wait_limit
+from headrace.offload.worker._makers import BatchMaker
 from headrace.transforms import (
     HorizontalFlip,
     Normalize,
@@ -44,25 +44,25 @@ STATE = LoaderState(epoch=3, samples=0, seed=7, shuffle=True, length=1000, selec
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that tests set."""
 
     def __init__(self, monkeypatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(_measure.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(_pace.time, "perf_counter", lambda: self.now)
 
 
 def measured(clock, batches, *, host, step, busy, pause_at=None, made_for_each=1):
     """A trainer of `step` seconds and a host of `host`, which is waited for where it is slower."""
     meters, engine = Meters(), {"read_seconds": 0.0, "decode_seconds": 0.0, "transform_seconds": 0.0, "images": 0}
-    measure = Measure(meters, lambda: engine, threads=2, images_a_batch=8)
+    meter = PaceMeter(meters, lambda: engine, threads=2, images_per_batch=8)
     for number in range(batches):
         meters.steps.append(step)
         waited = max(0.0, host - step)
         clock.now += step + waited + (50.0 if number == pause_at else 0.0)
-        measure.count(near=False, waited=waited)
+        meter.count(waited)
         engine["decode_seconds"] += busy * 2 * made_for_each
         engine["images"] += 8 * made_for_each
-    return measure.pace()
+    return meter.pace()
 
 
 def test_a_host_that_is_waited_for_sets_its_own_pace(monkeypatch):
@@ -93,12 +93,12 @@ def test_a_pause_of_the_machine_is_nobodys_pace(monkeypatch):
 
 
 def test_nothing_is_known_at_first():
-    assert Measure(Meters(), dict, threads=1, images_a_batch=8).pace() is None
+    assert PaceMeter(Meters(), dict, threads=1, images_per_batch=8).pace() is None
 
 
-def test_the_bound():
+def test_how_long_the_loader_waits_for_a_prepared_batch():
     """Twice what a batch takes, within half a second and half a minute."""
-    assert [bound_seconds(seconds) for seconds in (None, 0.01, 2.0, 100.0)] == [0.5, 0.5, 4.0, 30.0]
+    assert [wait_limit(seconds) for seconds in (None, 0.01, 2.0, 100.0)] == [0.5, 0.5, 4.0, 30.0]
 
 
 @given(some.lists(some.booleans()), some.lists(some.booleans()))
@@ -108,18 +108,18 @@ def test_orders_are_written_as_lengths(first, then):
     def expanded(lengths):
         return [bool(at % 2) for at, length in enumerate(lengths) for _ in range(length)]
 
-    assert expanded(runs(bytearray(first))) == first
+    assert expanded(run_lengths(bytearray(first))) == first
     plan = EpochPlan(1000, batch_size=2)
-    begun = Record(STATE, plan, "wrr", keeps_order=True).after(len(first), bytearray(first))
-    resumed = Record(begun, plan, "wrr", keeps_order=True).after(len(then), bytearray(then))
+    begun = EpochRecord(STATE, plan, "wrr", keeps_order=True).after(len(first), bytearray(first))
+    resumed = EpochRecord(begun, plan, "wrr", keeps_order=True).after(len(then), bytearray(then))
     assert expanded(resumed.prongs["order"]) == first + then
 
 
-def test_a_state_tells_how_the_pattern_goes_on():
+def test_a_state_contains_the_rest_of_the_pattern():
     plan = EpochPlan(1000, batch_size=10)
-    record = Record(STATE, plan, "paced", keeps_order=False)
+    record = EpochRecord(STATE, plan, "paced", keeps_order=False)
     record.pattern = Pattern(2, 1, 3)
-    taken = bytearray(record.pattern.is_near(slot) for slot in range(20))
+    taken = bytearray(record.pattern.is_prepared(slot) for slot in range(20))
     state = LoaderState.from_json(json.loads(json.dumps(record.after(20, taken).to_json())))
 
     assert (state.samples, state.tail) == (140, 60)
@@ -164,7 +164,7 @@ def test_batches_by_their_names(core_path):
     plain = plain_batches(core_path, 2, **options)
     maker = BatchMaker(open_dataset(core_path), recipe, threads=1)
     shapes = BatchShapes(open_dataset(core_path), ("image", "mask"), compile_transform(TRANSFORM))
-    assert maker.remaining(epoch=2, rank=1, start=0, stop=COUNT) == len(plain)
+    assert maker.batch_count(epoch=2, rank=1, start=0, stop=COUNT) == len(plain)
     for number in (9, 0, 4):
         making = maker.begin(BatchName(2, 1, 0, COUNT, number))
         while not making.wait(1.0):
@@ -185,11 +185,11 @@ def test_batches_by_their_names(core_path):
 def test_arrays_by_their_names():
     rows, image = np.array([4, 2]), np.zeros((2, 3))
     ragged = [np.zeros(3), np.ones(4)]
-    arrays = flat({"image": image, "mask": ragged}, rows)
+    arrays = name_arrays({"image": image, "mask": ragged}, rows)
 
     assert list(arrays) == ["_rows", "image", "mask.0", "mask.1"]
-    sizes = [Shape((3,), "float64", 24), Shape((4,), "float64", 32)]
-    shape = BatchShape(rows, {"image": [Shape((3,), "float64", 24)] * 2, "mask": sizes})
+    sizes = [SampleShape((3,), "float64", 24), SampleShape((4,), "float64", 32)]
+    shape = BatchShape(rows, {"image": [SampleShape((3,), "float64", 24)] * 2, "mask": sizes})
     assert_equal(shape.stacked(arrays), [image, ragged])
     for missing in ("_rows", "image", "mask.1"):
         with pytest.raises(ValueError, match=r"has no array|rows"):
@@ -268,17 +268,17 @@ def test_an_image_above_the_limit_of_pixels_is_left_to_the_host(core_path):
         (
             40,
             HostPace(0.1, 0.02, 0),
-            "gave 40 of 100 batches; the epoch took 6 s, about 10 s without it (40 % less time)",
+            "prepared 40 of 100 batches; the epoch took 6 s, about 10 s without it (40 % less time)",
             4,
         ),
         (
             40,
             HostPace(0.02, 0.05, 0),
-            "gave 40 of 100 batches; the epoch took 6 s, about 6 s without it (0 % less time)",
+            "prepared 40 of 100 batches; the epoch took 6 s, about 6 s without it (0 % less time)",
             0,
         ),
-        (40, None, "gave 40 of 100 batches; the epoch took 6 s", None),
-        (0, HostPace(0.1, 0.02, 0.0), "gave 0 of 100 batches (the trainer: slow); the epoch took 6 s", 0),
+        (40, None, "prepared 40 of 100 batches; the epoch took 6 s", None),
+        (0, HostPace(0.1, 0.02, 0.0), "prepared 0 of 100 batches (the trainer: slow); the epoch took 6 s", 0),
     ],
 )
 def test_what_an_epoch_gained(prepared, pace, line, gained, caplog):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the offload worker hears of the host, and when: each word of it costs the host a core's attention."""
+"""When the host writes its request: at once where that matters, else together, because each write costs CPU time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.offload import BatchName, PreparedBatch, Stretch
-from headrace.offload.exchange._contents import ROWS, BatchShape, Shape
+from headrace.offload.exchange._batch_file import ROWS_TENSOR, BatchShape, SampleShape
 from headrace.offload.host import _reader
 from headrace.offload.host._reader import PreparedBatches, ReadingThread
 
@@ -18,84 +18,84 @@ BATCH_BYTES = 1000
 FOLLOWING = Stretch(1, 0, 100, 5, 10)
 
 
-class AnExchange:
-    """Has every batch ready, and remembers what was ordered."""
+class FakeExchange:
+    """Has every batch ready, and remembers the requests."""
 
     silent_seconds = 0.0
 
     def __init__(self, *, room: int) -> None:
-        self.ordered: list[tuple[list[Stretch], bool]] = []
+        self.requests: list[tuple[list[Stretch], bool]] = []
         self._beat = SimpleNamespace(
-            state="working", reason="", ahead_bytes=room * BATCH_BYTES, marks=(), seconds_a_batch=0.1
+            state="working", reason="", ahead_bytes=room * BATCH_BYTES, marks=(), seconds_per_batch=0.1
         )
 
-    def heartbeat(self, within=0.0):
-        del within
+    def heartbeat(self, max_age=0.0):
+        del max_age
         return self._beat
 
-    def order(self, stretches, *, soon=True):
-        self.ordered.append((list(stretches), soon))
+    def request(self, stretches, *, soon=True):
+        self.requests.append((list(stretches), soon))
 
     def read(self, name, limits):
         del limits
         rows = np.arange(name.number * 10, name.number * 10 + 10)
-        return PreparedBatch({ROWS: rows, "image": np.zeros((10, 1))}, BATCH_BYTES, 0.001, 0.001)
+        return PreparedBatch({ROWS_TENSOR: rows, "image": np.zeros((10, 1))}, BATCH_BYTES, 0.001, 0.001)
 
 
-def near_batches(exchange):
+def make_prepared(exchange):
     last = BatchName(0, 0, 0, 100, 9)
-    shape = Shape((1,), "float64", 8)
+    shape = SampleShape((1,), "float64", 8)
     shapes = SimpleNamespace(of=lambda rows: BatchShape(rows, {"image": [shape] * len(rows)}))
-    near = PreparedBatches(
+    prepared = PreparedBatches(
         exchange, last, shapes=shapes, samples=lambda number: (np.arange(number * 10, number * 10 + 10), None)
     )
-    near.look()
-    near.want(4, FOLLOWING)
-    return near
+    prepared.update()
+    prepared.want(4, FOLLOWING)
+    return prepared
 
 
-def test_what_is_wanted_is_said_at_once_and_once():
-    exchange = AnExchange(room=100)
-    near = near_batches(exchange)
-    near.tell()
-    near.tell()
-    near.want(4, FOLLOWING)
-    near.tell()
+def test_a_request_is_written_at_once_and_once():
+    exchange = FakeExchange(room=100)
+    prepared = make_prepared(exchange)
+    prepared.request()
+    prepared.request()
+    prepared.want(4, FOLLOWING)
+    prepared.request()
 
-    assert exchange.ordered == [([Stretch(0, 0, 100, 4, 10), FOLLOWING], True)]
-
-
-def test_that_a_batch_was_read_is_said_at_once_if_room_is_scarce():
-    exchange = AnExchange(room=4)
-    near = near_batches(exchange)
-    near.tell()
-    near.step()
-    near.tell()
-
-    assert exchange.ordered[1] == ([Stretch(0, 0, 100, 4, 9), FOLLOWING], True)
+    assert exchange.requests == [([Stretch(0, 0, 100, 4, 10), FOLLOWING], True)]
 
 
-def test_else_it_is_said_of_all_together_after_a_beat(monkeypatch):
-    exchange = AnExchange(room=100)
-    near = near_batches(exchange)
-    near.tell()
+def test_a_read_is_reported_at_once_if_there_is_little_room():
+    exchange = FakeExchange(room=4)
+    prepared = make_prepared(exchange)
+    prepared.request()
+    prepared.step()
+    prepared.request()
+
+    assert exchange.requests[1] == ([Stretch(0, 0, 100, 4, 9), FOLLOWING], True)
+
+
+def test_other_reads_are_reported_together_after_a_beat(monkeypatch):
+    exchange = FakeExchange(room=100)
+    prepared = make_prepared(exchange)
+    prepared.request()
     for _ in range(2):
-        near.step()
-        near.tell()
+        prepared.step()
+        prepared.request()
 
-    assert len(exchange.ordered) == 1
+    assert len(exchange.requests) == 1
     monkeypatch.setattr(_reader, "BEAT_SECONDS", 0.0)
-    near.tell()
-    near.tell()
-    assert exchange.ordered[1:] == [([Stretch(0, 0, 100, 4, 8), FOLLOWING], False)]
+    prepared.request()
+    prepared.request()
+    assert exchange.requests[1:] == [([Stretch(0, 0, 100, 4, 8), FOLLOWING], False)]
 
 
-def test_samples_are_known_of_what_is_read():
-    near = near_batches(AnExchange(room=100))
-    near.step()
+def test_the_samples_of_a_batch_are_known_once_it_is_read():
+    prepared = make_prepared(FakeExchange(room=100))
+    prepared.step()
 
-    assert near.samples(8) is None
-    rows, repeat = near.samples(9)
+    assert prepared.samples(8) is None
+    rows, repeat = prepared.samples(9)
     assert rows.tolist() == list(range(90, 100))
     assert repeat is None
 
@@ -104,31 +104,31 @@ def test_samples_are_known_of_what_is_read():
     ("change", "to", "wanted"),
     [
         ("want", (6, FOLLOWING), [(6, 10)]),
-        ("skip", (8,), [(4, 8)]),
-        ("leave", (7,), [(8, 10), (4, 7)]),
+        ("skip_from", (8,), [(4, 8)]),
+        ("skip", (7,), [(8, 10), (4, 7)]),
     ],
 )
-def test_what_is_not_wanted_any_more_is_said_at_once(change, to, wanted):
-    exchange = AnExchange(room=100)
-    near = near_batches(exchange)
-    near.tell()
-    getattr(near, change)(*to)
-    near.tell()
+def test_a_smaller_request_is_written_at_once(change, to, wanted):
+    exchange = FakeExchange(room=100)
+    prepared = make_prepared(exchange)
+    prepared.request()
+    getattr(prepared, change)(*to)
+    prepared.request()
 
-    assert exchange.ordered[1] == ([*(Stretch(0, 0, 100, *each) for each in wanted), FOLLOWING], True)
+    assert exchange.requests[1] == ([*(Stretch(0, 0, 100, *each) for each in wanted), FOLLOWING], True)
 
 
 def test_a_thread_that_has_enough_is_woken_to_end(monkeypatch):
-    monkeypatch.setattr(_reader, "_LOOK_SECONDS", 60.0)
-    exchange = AnExchange(room=100)
-    near = near_batches(exchange)
-    thread = ReadingThread(near)
+    monkeypatch.setattr(_reader, "_BEAT_AGE_SECONDS", 60.0)
+    exchange = FakeExchange(room=100)
+    prepared = make_prepared(exchange)
+    thread = ReadingThread(prepared)
     thread.start()
     deadline = time.monotonic() + 10
-    while near.count < 2 and time.monotonic() < deadline:
+    while prepared.published < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     begun = time.monotonic()
     thread.join()
 
     assert time.monotonic() - begun < 30
-    assert exchange.ordered[-1] == ([FOLLOWING], True)
+    assert exchange.requests[-1] == ([FOLLOWING], True)

@@ -28,9 +28,9 @@ from tests.offload.offloading import (
 import headrace
 from headrace.loader import Loader
 from headrace.offload import Offload
-from headrace.offload.exchange._slots import Slots
-from headrace.offload.strategies._paced import Paced
+from headrace.offload.exchange._batch_io import PublishedBatches
 from headrace.offload.strategies._pattern import Pattern
+from headrace.offload.strategies._strategies import Paced
 from headrace.transforms import PerBatch, PerSample
 
 BATCHES = COUNT // 2
@@ -76,13 +76,13 @@ def test_the_batches_are_those_of_one_prong(core_path, exchange, strategy):
 
 def test_a_near_worker_that_is_behind_is_helped(core_path, exchange, monkeypatch):
     """A host that waits for it makes the batch after that one, and the offload worker goes on with the next but one."""
-    write = Slots.write
+    write = PublishedBatches.write
 
     def slowly(self, *args):
         time.sleep(0.03)
         write(self, *args)
 
-    monkeypatch.setattr(Slots, "write", slowly)
+    monkeypatch.setattr(PublishedBatches, "write", slowly)
     strategy = paced(1, 2)
     with Loader(core_path, **OPTIONS, offload=Offload(exchange, strategy=strategy)) as loader:
         order = numbers_of(epoch_of(loader), plain_batches(core_path))
@@ -220,7 +220,7 @@ def test_ranks_walk_by_one_pattern(core_path, exchange, drop_last):
 def test_several_ranks_cannot_take_what_is_ready(core_path, exchange):
     with (
         Loader(core_path, **OPTIONS, offload=Offload(exchange, strategy="wrr"), rank=0, world_size=2) as loader,
-        pytest.raises(ValueError, match="2 ranks must take the same: use 'paced' or 'mte'"),
+        pytest.raises(ValueError, match="strategy must be 'paced' or 'mte' with 2 ranks"),
     ):
         iter(loader)
 
@@ -306,10 +306,10 @@ def test_a_near_prong_that_brings_nothing_is_off_and_says_so(core_path, exchange
     ("options", "why"),
     [
         ({"weights": np.ones(COUNT), "shuffle": False}, "weights: the offload worker does not have them"),
-        ({"fields": ["label"], "transform": None}, "fields: there is no image"),
+        ({"fields": ["label"], "transform": None}, "fields: none of them"),
     ],
 )
-def test_what_a_near_worker_cannot_do_is_done_without(core_path, exchange, caplog, options, why):
+def test_what_an_offload_worker_cannot_do_is_done_without_it(core_path, exchange, caplog, options, why):
     with caplog.at_level(logging.WARNING), Loader(core_path, **{**OPTIONS, **options}, offload=exchange) as loader:
         assert len(labels(loader)) == BATCHES
         assert loader.stats().offload["off"].startswith(why)
@@ -317,7 +317,7 @@ def test_what_a_near_worker_cannot_do_is_done_without(core_path, exchange, caplo
 
 
 def test_wrong_words_are_named(core_path, exchange):
-    with pytest.raises(ValueError, match="strategy is one of 'paced', 'mte', 'wrr'"):
+    with pytest.raises(ValueError, match="strategy must be one of 'paced', 'mte', 'wrr'"):
         Loader(core_path, offload=Offload(exchange, strategy="fast"))
     with pytest.raises(ValueError, match="decode must be 'cpu' or 'auto' if offload is given"):
         Loader(core_path, offload=exchange, decode="device", device="cpu")
@@ -367,11 +367,11 @@ def test_each_epoch_says_once_what_it_gained(core_path, exchange, caplog):
         for _ in loader:
             break
         figures = loader.stats().offload
-    lines = [message for message in caplog.messages if "the offload worker gave" in message]
+    lines = [message for message in caplog.messages if "the offload worker prepared" in message]
     assert [line.partition(":")[0] for line in lines] == ["epoch 0", "epoch 1"]
     assert [entry["epoch"] for entry in figures["epochs"]] == [0, 1]
     for entry, line in zip(figures["epochs"], lines, strict=True):
         assert entry["batches"] == BATCHES
-        assert f"gave {entry['offload_batches']} of {BATCHES} batches" in line
+        assert f"prepared {entry['offload_batches']} of {BATCHES} batches" in line
         assert entry["gained_seconds"] >= 0
     assert sum(entry["offload_batches"] for entry in figures["epochs"]) <= figures["offload_batches"]

@@ -40,7 +40,7 @@ from tests.offload.offloading import (
 
 from headrace.loader import Loader
 from headrace.offload import Offload
-from headrace.offload.strategies._paced import Paced
+from headrace.offload.strategies._strategies import Paced
 
 BATCHES = 20
 # A machine with other things to do may wake a thread this late.

@@ -5,49 +5,51 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from headrace.offload.host._measure import HostPace
+from headrace.offload.host._pace import HostPace
 from headrace.offload.host._schedule import EpochScheduler, OffloadKnowledge
-from headrace.offload.strategies._mte import Mte
-from headrace.offload.strategies._pattern import Turns
+from headrace.offload.host._supply import Turns
+from headrace.offload.strategies._strategies import Mte
 
 BATCHES = 320
 
 
-def a_walk(knowledge):
+def make_scheduler(knowledge):
     plan = SimpleNamespace(remaining=BATCHES, rank=0, world_size=1, n=BATCHES)
     return EpochScheduler(Mte(), knowledge, SimpleNamespace(trouble=None), plan, SimpleNamespace(epoch=0, pattern=None))
 
 
-def a_supply(near_seconds):
-    beat = SimpleNamespace(seconds_a_batch=near_seconds, state="working", reason="", ahead_bytes=1e9)
-    near = SimpleNamespace(beat=beat, lost=None, published=0, batch_bytes=1000, read_seconds=[0.001], read_cpu=[0.001])
-    near.want = lambda _bottom, _following: None
-    measure = SimpleNamespace(pace=lambda: HostPace(0.01, 0.0, 0.0))
-    return SimpleNamespace(turns=Turns(BATCHES, None), near=near, measure=measure, claimed=0, given_up=None)
+def make_supply(worker_seconds):
+    beat = SimpleNamespace(seconds_per_batch=worker_seconds, state="working", reason="", ahead_bytes=1e9)
+    prepared = SimpleNamespace(
+        beat=beat, lost=None, published=0, batch_bytes=1000, read_seconds=[0.001], read_cpu=[0.001]
+    )
+    prepared.want = lambda _bottom, _following: None
+    pace = SimpleNamespace(pace=lambda: HostPace(0.01, 0.0, 0.0))
+    return SimpleNamespace(turns=Turns(BATCHES, None), prepared=prepared, pace=pace, claimed=0, given_up=None)
 
 
-def walked(scheduler, paces):
-    """EpochScheduler an epoch in which the offload worker has these paces, the last of them to its end."""
-    supply = a_supply(0.0)
+def run_epoch(scheduler, paces):
+    """Run an epoch with these seconds per batch, one per 16 slots; the last one until its end."""
+    supply = make_supply(0.0)
     scheduler._next_epoch = lambda: None
     for slot in range(BATCHES):
-        supply.near.beat.seconds_a_batch = paces[min(slot // 16, len(paces) - 1)]
-        scheduler.decide(supply, None)
-        supply.turns.take(near=supply.turns.is_near(ready=False))
+        supply.prepared.beat.seconds_per_batch = paces[min(slot // 16, len(paces) - 1)]
+        scheduler.update(supply, None)
+        supply.turns.take(prepared=supply.turns.is_prepared(ready=False))
 
 
 def test_the_pace_of_most_of_an_epoch_is_kept():
     knowledge = OffloadKnowledge()
-    walked(a_walk(knowledge), [0.04] * 14 + [0.09] * 6)
+    run_epoch(make_scheduler(knowledge), [0.04] * 14 + [0.09] * 6)
 
-    assert knowledge.near_seconds == 0.04
-    assert knowledge.plans[0]["times"]["near"] == 0.04
+    assert knowledge.worker_seconds == 0.04
+    assert knowledge.plans[0]["times"]["worker"] == 0.04
 
 
 def test_an_epoch_is_not_planned_by_the_end_of_the_one_before():
     knowledge = OffloadKnowledge()
-    walked(a_walk(knowledge), [0.04] * 14 + [0.09] * 6)
-    walked(a_walk(knowledge), [0.09] + [0.05] * 19)
+    run_epoch(make_scheduler(knowledge), [0.04] * 14 + [0.09] * 6)
+    run_epoch(make_scheduler(knowledge), [0.09] + [0.05] * 19)
 
-    assert knowledge.plans[1]["times"]["near"] == 0.04
-    assert knowledge.near_seconds == 0.05
+    assert knowledge.plans[1]["times"]["worker"] == 0.04
+    assert knowledge.worker_seconds == 0.05

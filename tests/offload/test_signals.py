@@ -43,19 +43,19 @@ def test_while_it_waits(dataset, folder, number):
         assert "waiting for a loader" in process.stderr.readline()
         code, printed = ended(process, number)
     assert code == 0
-    assert printed[-1] == f"stopped by {number.name}: gave 0 batches, 0 B"
+    assert printed[-1] == f"stopped by {number.name}: prepared 0 batches, 0 B"
 
 
 def test_while_it_works(dataset, folder):
     with make_loader(dataset) as loader, HostExchange(folder, run="run", rank=0, recipe=loader.recipe) as exchange:
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         with near(dataset, folder) as process:
             wait_until(lambda: exchange.ready(name_of(9)))
             code, printed = ended(process, signal.SIGTERM)
         assert code == 0
         assert printed[0].startswith("serving rank 0 of run run: batches of 4 samples")
-        assert any(line.startswith("left rank 0 of run run: gave ") for line in printed)
-        assert printed[-1].startswith("stopped by SIGTERM: gave ")
+        assert any(line.startswith("left rank 0 of run run: prepared ") for line in printed)
+        assert printed[-1].startswith("stopped by SIGTERM: prepared ")
         assert exchange.heartbeat().state == "ended"
 
 
@@ -97,7 +97,7 @@ def test_one_that_does_not_end_by_itself_is_ended(stuck):
         assert process.stderr.readline() == "there\n"
         code, printed = ended(process, signal.SIGTERM)
     assert code == 128 + signal.SIGTERM
-    assert printed == ["stopped by SIGTERM before the worker had ended by itself"]
+    assert printed == ["stopped by SIGTERM before the worker had ended"]
 
 
 def test_a_second_signal_is_obeyed_at_once():

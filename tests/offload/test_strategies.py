@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns are pure and can be cut anywhere; strategies decide what their models say, and know when to stay away."""
+"""Patterns are pure and can be cut anywhere; strategies decide what their models predict, and when to stay off."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from headrace.offload.host._supply import Turns
 from headrace.offload.strategies._model import Times, host_only, interleaved, split_epoch
-from headrace.offload.strategies._mte import Mte
-from headrace.offload.strategies._names import STRATEGIES, find_strategy
-from headrace.offload.strategies._paced import Paced
-from headrace.offload.strategies._pattern import HOST_ONLY, Pattern, Turns
-from headrace.offload.strategies._strategy import Outlook
-from headrace.offload.strategies._wrr import Wrr
+from headrace.offload.strategies._pattern import HOST_ONLY, Pattern
+from headrace.offload.strategies._strategies import STRATEGIES, Mte, Outlook, Paced, Wrr, find_strategy
 
-CPU_BOUND = Times(host=1.0, near=4.0, step=0.3, copy=0.02, read=0.05)
+CPU_BOUND = Times(host=1.0, worker=4.0, step=0.3)
 
 
 @some.composite
@@ -27,24 +24,26 @@ def patterns(draw):
     return Pattern(draw(some.integers(0, 20)), draw(some.integers(0, of)), of, draw(some.integers(0, of - 1)))
 
 
-def walked(turns: Turns) -> list[int]:
-    return [turns.take(turns.is_near(ready=False)) for _ in range(turns.remaining)]
+def batches_taken(turns: Turns) -> list[int]:
+    return [turns.take(prepared=turns.is_prepared(ready=False)) for _ in range(turns.remaining)]
 
 
 @given(patterns(), some.integers(0, 60))
 def test_what_is_left_of_a_pattern_is_a_pattern(pattern, cut):
-    slots = [pattern.is_near(slot) for slot in range(120)]
+    slots = [pattern.is_prepared(slot) for slot in range(120)]
     rest = pattern.after(cut)
 
-    assert [rest.is_near(slot) for slot in range(120 - cut)] == slots[cut:]
-    assert [pattern.near_before(slot) for slot in range(121)] == [sum(slots[:slot]) for slot in range(121)]
+    assert list(pattern.slots(120)) == slots
+
+    assert [rest.is_prepared(slot) for slot in range(120 - cut)] == slots[cut:]
+    assert [pattern.prepared_before(slot) for slot in range(121)] == [sum(slots[:slot]) for slot in range(121)]
     assert Pattern.from_json(json.loads(json.dumps(rest.to_json()))) == rest
 
 
 @given(patterns())
-def test_near_slots_are_evenly_spread(pattern):
-    """Between two near slots lie as many of the host's as between any other two, or one more."""
-    near = [slot for slot in range(pattern.skip, pattern.skip + 300) if pattern.is_near(slot)]
+def test_slots_of_prepared_batches_are_evenly_spread(pattern):
+    """The numbers of host slots between two prepared batches differ by at most one."""
+    near = [slot for slot in range(pattern.skip, pattern.skip + 300) if pattern.is_prepared(slot)]
     gaps = {after - before for before, after in itertools.pairwise(near)}
 
     assert len(gaps) <= 2
@@ -54,30 +53,30 @@ def test_near_slots_are_evenly_spread(pattern):
 @given(patterns(), some.integers(0, 80), some.data())
 def test_every_batch_is_taken_once_from_both_ends(pattern, batches, data):
     turns = Turns(batches, pattern)
-    order = walked(turns)
+    order = batches_taken(turns)
 
     assert sorted(order) == list(range(batches))
-    near = [number for slot, number in enumerate(order) if pattern.is_near(slot)]
+    near = [number for slot, number in enumerate(order) if pattern.is_prepared(slot)]
     assert near == sorted(near, reverse=True)
     again = Turns(batches, pattern)
     cut = data.draw(some.integers(0, batches))
     for number in order[:cut]:
-        assert again.take(again.is_near(ready=True)) == number
-    assert again.bottom == (min(near) if near[sum(map(pattern.is_near, range(cut))) :] else again.tail)
+        assert again.take(prepared=again.is_prepared(ready=True)) == number
+    assert again.bottom == (min(near) if near[sum(map(pattern.is_prepared, range(cut))) :] else again.tail)
     resumed = Turns(again.remaining, pattern.after(cut))
-    assert [again.head + number for number in walked(resumed)] == order[cut:]
+    assert [again.head + number for number in batches_taken(resumed)] == order[cut:]
 
 
-def test_a_walk_can_be_planned_on_the_way():
-    """What was decided at slot 10 is, told from the start, a pattern that is delayed by ten."""
+def test_an_epoch_can_be_planned_after_it_began():
+    """A pattern that is decided at slot 10 is the same as one delayed by ten slots."""
     turns = Turns(40, HOST_ONLY)
-    order = [turns.take(turns.is_near(ready=False)) for _ in range(10)]
+    order = [turns.take(prepared=turns.is_prepared(ready=False)) for _ in range(10)]
     turns.replan(Pattern(2, 1, 3))
-    order += walked(turns)
+    order += batches_taken(turns)
 
-    assert order == walked(Turns(40, Pattern(2, 1, 3).delayed(10)))
+    assert order == batches_taken(Turns(40, Pattern(2, 1, 3).delayed(10)))
     with pytest.raises(IndexError, match="all 40 batches"):
-        turns.take(near=True)
+        turns.take(prepared=True)
 
 
 @pytest.mark.parametrize(
@@ -86,18 +85,18 @@ def test_a_walk_can_be_planned_on_the_way():
      {"skip": -1, "near": 0, "of": 1, "phase": 0}, {"skip": 0, "near": 1, "of": 3, "phase": 3},
      {"skip": 0, "near": True, "of": 1, "phase": 0}],
 )  # fmt: skip
-def test_what_is_no_pattern_is_refused(tree):
+def test_an_invalid_pattern_is_refused(tree):
     with pytest.raises(ValueError, match="pattern"):
         Pattern.from_json(tree)
 
 
-def test_paced_gives_the_near_prong_its_share():
+def test_paced_gives_the_offload_worker_its_share():
     """A quarter of the speed is a fifth of the batches, less a little; the first comes when it is ready."""
     decision = Paced().decide(CPU_BOUND, Outlook(1000))
 
     pattern = decision.pattern
     assert pattern.near / pattern.of == pytest.approx(0.98 * 0.2, abs=1e-3)
-    first = next(slot for slot in range(1000) if pattern.is_near(slot))
+    first = next(slot for slot in range(1000) if pattern.is_prepared(slot))
     assert first * 0.8 >= 4.0, "it takes four seconds to make"
     assert decision.seconds == pytest.approx(800, rel=0.01)
     ahead = Paced().decide(CPU_BOUND, Outlook(1000, ready=3)).pattern
@@ -107,14 +106,14 @@ def test_paced_gives_the_near_prong_its_share():
 def test_mte_splits_so_that_both_end_together():
     """The offload worker also works while its own batches are trained on."""
     pattern = Mte().decide(CPU_BOUND, Outlook(1000)).pattern
-    near = pattern.near_before(1000)
+    near = pattern.prepared_before(1000)
 
-    assert near == int(1000 * 1.0 / (1.0 + 4.0 - 0.35))
+    assert near == int(1000 * 1.0 / (1.0 + 4.0 - 0.3))
     assert pattern == Pattern(1000 - near, 1, 1)
     assert split_epoch(CPU_BOUND, 1000, near) < split_epoch(CPU_BOUND, 1000, near - 5)
     assert split_epoch(CPU_BOUND, 1000, near) < split_epoch(CPU_BOUND, 1000, near + 5)
     few = Mte().decide(CPU_BOUND, Outlook(1000, capacity=10)).pattern
-    assert few.near_before(1000) == int(10 * 4 / (4 - 0.35)), "what lies unread is limited"
+    assert few.prepared_before(1000) == int(10 * 4 / (4 - 0.3)), "what lies unread is limited"
 
 
 def test_mte_knows_what_the_link_and_a_head_start_are_worth():
@@ -122,25 +121,25 @@ def test_mte_knows_what_the_link_and_a_head_start_are_worth():
 
     What lay ready was not waited for.
     """
-    times = Times(host=1.0, near=4.0, link=0.5)
+    times = Times(host=1.0, worker=4.0, link=0.5)
     decision = Mte().decide(times, Outlook(1000))
-    near = decision.pattern.near_before(1000)
+    near = decision.pattern.prepared_before(1000)
 
     assert near == int(1000 / (1 + 4))
     assert decision.seconds == pytest.approx(1000 - near + 0.5 * near)
     ahead = Mte().decide(times, Outlook(1000, ready=90))
-    assert ahead.pattern.near_before(1000) == int((1000 + 90 * 4) / (1 + 4))
+    assert ahead.pattern.prepared_before(1000) == int((1000 + 90 * 4) / (1 + 4))
     assert ahead.seconds < decision.seconds
-    slow = Times(host=1.0, near=4.0, step=0.9, link=0.5)
-    assert Mte(spare_host=True).share(slow, Outlook(1000)).pattern.near_before(1000) == int(1000 / (1 + 4 - 0.4))
+    slow = Times(host=1.0, worker=4.0, step=0.9, link=0.5)
+    assert Mte(spare_host=True).share(slow, Outlook(1000)).pattern.prepared_before(1000) == int(1000 / (1 + 4 - 0.4))
     assert split_epoch(times, 1000, 300) > split_epoch(times, 1000, 300, ready=50)
 
 
 def test_mte_is_off_where_reading_takes_as_long_as_making():
     """Read one after the other nothing is gained; read beside the host's work it is."""
-    times = Times(host=1.0, near=4.0, link=0.9, take=0.2)
+    times = Times(host=1.0, worker=4.0, link=0.9, take=0.2)
 
-    assert "the link: prepared batches in a row" in Mte().decide(times, Outlook(1000)).off
+    assert "the link: reading prepared batches in a row" in Mte().decide(times, Outlook(1000)).off
     assert Mte(spare_host=True).decide(times, Outlook(1000)).off is None
     assert Paced().decide(times, Outlook(1000)).off is None
 
@@ -149,21 +148,21 @@ def test_wrr_takes_what_is_ready():
     assert Wrr().decide(CPU_BOUND, Outlook(1000)).pattern is None
     assert not Wrr.follows_pattern
     turns = Turns(4, None)
-    assert [turns.take(turns.is_near(ready)) for ready in (False, True, True, False)] == [0, 3, 2, 1]
+    assert [turns.take(prepared=turns.is_prepared(ready)) for ready in (False, True, True, False)] == [0, 3, 2, 1]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize(
     ("times", "why"),
     [
-        (Times(host=0.5, near=2.0, step=0.6), "^the trainer: it takes 600 ms .* 500 ms"),
-        (Times(host=0.1, near=0.4, link=0.2, take=0.2), "^the link: it takes 200 ms"),
-        (Times(host=0.1, near=0.4, take=0.09, reading=0.08), "^the link: the host waits 80 ms"),
-        (Times(host=0.001, near=4.0), "longer than all that is left"),
-        (Times(host=0.1, near=20.0), "less than 1%"),
+        (Times(host=0.5, worker=2.0, step=0.6), "^the trainer: it takes 600 ms .* 500 ms"),
+        (Times(host=0.1, worker=0.4, link=0.2, take=0.2), "^the link: reading a prepared batch takes 200 ms"),
+        (Times(host=0.1, worker=0.4, take=0.09, reading=0.08), "^the link: the host waits 80 ms"),
+        (Times(host=0.001, worker=4.0), "longer than the rest of the epoch"),
+        (Times(host=0.1, worker=20.0), "less than 1%"),
     ],
 )
-def test_a_near_prong_that_brings_nothing_is_off(name, times, why):
+def test_an_offload_worker_that_gains_nothing_is_off(name, times, why):
     decision = STRATEGIES[name]().decide(times, Outlook(1000))
 
     assert decision.pattern == HOST_ONLY
@@ -171,9 +170,9 @@ def test_a_near_prong_that_brings_nothing_is_off(name, times, why):
         raise AssertionError(decision.off)
 
 
-def test_a_near_prong_can_stay_on_to_spare_the_host():
-    """Beside a slow trainer the offload worker carries what it can, and is never quite out of breath."""
-    times = Times(host=0.5, near=1.0, step=0.8)
+def test_an_offload_worker_can_stay_on_to_spare_the_host():
+    """Beside a slow trainer, 0.9 of the time of the offload worker is planned."""
+    times = Times(host=0.5, worker=1.0, step=0.8)
     pattern = Paced(spare_host=True).decide(times, Outlook(1000)).pattern
 
     assert pattern.near / pattern.of == pytest.approx(0.9 * 0.8, abs=1e-3)
@@ -182,7 +181,7 @@ def test_a_near_prong_can_stay_on_to_spare_the_host():
 
 def test_the_host_gets_no_more_than_it_can_make():
     """A trainer slightly slower than both together: the offload worker's share stays above what the host lacks."""
-    times = Times(host=1.0, near=4.0, step=0.81)
+    times = Times(host=1.0, worker=4.0, step=0.81)
     pattern = Paced().decide(times, Outlook(1000)).pattern
 
     assert pattern.near / pattern.of + 1e-3 >= 1 - 0.81
@@ -207,5 +206,5 @@ def test_strategies_have_names():
 
 
 def test_times_must_be_positive():
-    with pytest.raises(ValueError, match="more than 0"):
-        Times(host=0.0, near=1.0)
+    with pytest.raises(ValueError, match="must be more than 0"):
+        Times(host=0.0, worker=1.0)

@@ -22,9 +22,9 @@ from tests.offload.exchanges import (
 
 from headrace.errors import BadPreparedBatch, HeadraceError
 from headrace.offload import HostExchange
-from headrace.offload.exchange._names import SUFFIX
-from headrace.offload.exchange._worker import WorkerRank
+from headrace.offload.exchange._documents import SUFFIX
 from headrace.offload.worker import OffloadWorker
+from headrace.offload.worker._rank import RankCells
 
 
 def host(folder, recipe, **options) -> HostExchange:
@@ -40,7 +40,7 @@ def published(folder, rank=0) -> list[int]:
 def test_batches_are_those_of_the_loader_bit_for_bit(dataset, folder):
     with make_loader(dataset, seed=5) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
         for epoch in (0, 1):
-            exchange.order([stretch(epoch=epoch)])
+            exchange.request([stretch(epoch=epoch)])
             expected = [{name: np.array(batch[name]) for name in ("image", "mask")} for batch in loader]
             for number in reversed(range(BATCHES)):
                 found = take(exchange, name_of(number, epoch))
@@ -55,7 +55,7 @@ def test_ragged_batches_too(dataset, folder):
         host(folder, loader.recipe) as exchange,
         running(dataset, folder),
     ):
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         expected = list(loader)
         prepared = wait_until(lambda: exchange.read(name_of(BATCHES - 1))).arrays
         for at, image in enumerate(expected[-1]["image"]):
@@ -70,7 +70,7 @@ def test_a_resumed_run_and_a_selection_have_their_own_batches(dataset, folder):
         recipe = loader.recipe
         expected = [np.array(batch["image"]) for batch in loader]
     with host(folder, recipe, rows=chosen) as exchange, running(dataset, folder):
-        exchange.order([stretch(top=8, stop=30)])
+        exchange.request([stretch(top=8, stop=30)])
         np.testing.assert_array_equal(take(exchange, name_of(7, stop=30))["image"], expected[7])
         np.testing.assert_array_equal(take(exchange, name_of(0, stop=30))["image"], expected[0])
 
@@ -81,14 +81,14 @@ def test_every_rank_gets_its_own_batches_in_turn(dataset, folder):
     hosts = [host(folder, loader.recipe, rank=rank) for rank, loader in enumerate(loaders)]
     room = 10_000  # two batches of each rank, so that nobody is done before the others begin
     for exchange in hosts:
-        exchange.order([stretch(top=batches)])
+        exchange.request([stretch(top=batches)])
     with running(dataset, folder, ahead_bytes=3 * room):
         for number in reversed(range(batches)):
             for rank, exchange in enumerate(hosts):
                 expected = list(loaders[rank])[number]["image"]
                 loaders[rank].set_epoch(0)
                 np.testing.assert_array_equal(take(exchange, name_of(number, rank=rank))["image"], expected)
-                exchange.order([stretch(top=number)])
+                exchange.request([stretch(top=number)])
         assert {exchange.heartbeat().batches for exchange in hosts} == {batches}
         assert hosts[0].heartbeat().ranks == 3
         for exchange, loader in zip(hosts, loaders, strict=True):
@@ -99,7 +99,7 @@ def test_every_rank_gets_its_own_batches_in_turn(dataset, folder):
 
 def test_it_works_from_the_tail_and_keeps_ahead_by_so_many_bytes(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange:
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         with running(dataset, folder, ahead_bytes=10_000):
             first = wait_until(lambda: exchange.read(name_of(9)))
             most = 10_000 // first.n_bytes
@@ -108,53 +108,53 @@ def test_it_works_from_the_tail_and_keeps_ahead_by_so_many_bytes(dataset, folder
             assert published(folder) == list(range(BATCHES - most, BATCHES))
             beat = exchange.heartbeat()
             assert beat.held_bytes == most * first.n_bytes <= beat.ahead_bytes == 10_000
-            exchange.order([stretch(top=BATCHES - 1)])
+            exchange.request([stretch(top=BATCHES - 1)])
             wait_until(lambda: exchange.heartbeat().batches == most + 1)
             assert exchange.ready(name_of(BATCHES - 1 - most))
 
 
 def test_a_batch_larger_than_the_bound_is_made_all_the_same_one_at_a_time(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange:
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         with running(dataset, folder, ahead_bytes=1):
             for number in (9, 8, 7):
                 take(exchange, name_of(number))
                 assert published(folder)[-1:] == [number]
-                exchange.order([stretch(top=number)])
+                exchange.request([stretch(top=number)])
 
 
 def test_consumed_files_are_slots_for_the_next_ones(dataset, folder):
     inodes = set()
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange:
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         with running(dataset, folder, ahead_bytes=1):
             for number in reversed(range(BATCHES)):
                 take(exchange, name_of(number))
                 inodes.add((folder / "run" / "rank-0" / f"0-0-{COUNT}-{number}{SUFFIX}").stat().st_ino)
-                exchange.order([stretch(top=number)])
+                exchange.request([stretch(top=number)])
             wait_until(lambda: published(folder) == [])
     assert len(inodes) <= 2
 
 
 def test_the_next_epoch_is_begun_when_this_one_is_done(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
-        exchange.order([stretch(bottom=8), stretch(bottom=9, epoch=1)])
+        exchange.request([stretch(bottom=8), stretch(bottom=9, epoch=1)])
         wait_until(lambda: exchange.ready(name_of(9, epoch=1)))
         assert exchange.heartbeat().marks == ((0, 0, COUNT, 8, 10), (1, 0, COUNT, 9, 10))
-        exchange.order([stretch(bottom=9, epoch=1)])
+        exchange.request([stretch(bottom=9, epoch=1)])
         wait_until(lambda: exchange.heartbeat().marks == ((1, 0, COUNT, 9, 10),))
         wait_until(lambda: exchange.heartbeat().held_bytes < 10_000)
 
 
 def test_bounds_may_move_either_way(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
-        exchange.order([stretch(bottom=4)])
+        exchange.request([stretch(bottom=4)])
         wait_until(lambda: exchange.ready(name_of(4)))
-        exchange.order([stretch(bottom=8)])
+        exchange.request([stretch(bottom=8)])
         wait_until(lambda: not exchange.ready(name_of(7)))
-        exchange.order([stretch(bottom=2, top=6)])
+        exchange.request([stretch(bottom=2, top=6)])
         wait_until(lambda: exchange.ready(name_of(2)))
-        exchange.order([stretch(bottom=0)])
+        exchange.request([stretch(bottom=0)])
         wait_until(lambda: exchange.ready(name_of(0)))
         for number in range(BATCHES):
             assert exchange.read(name_of(number)) is not None
@@ -162,11 +162,11 @@ def test_bounds_may_move_either_way(dataset, folder):
 
 def test_an_epoch_may_be_begun_again(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
-        exchange.order([stretch(bottom=5)])
+        exchange.request([stretch(bottom=5)])
         take(exchange, name_of(5))
-        exchange.order([stretch(bottom=5, top=7)])
+        exchange.request([stretch(bottom=5, top=7)])
         wait_until(lambda: exchange.heartbeat().marks == ((0, 0, COUNT, 5, 7),))
-        exchange.order([stretch(bottom=5)])
+        exchange.request([stretch(bottom=5)])
         assert take(exchange, name_of(9))  # never taken for lost
 
 
@@ -181,7 +181,7 @@ def test_a_damaged_sample_is_the_host_s_to_judge(tmp_path, folder):
         host(folder, loader.recipe) as exchange,
         running(path, folder),
     ):
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         wait_until(lambda: exchange.ready(name_of(0)))
         bad = []
         for number in range(BATCHES):
@@ -195,16 +195,16 @@ def test_a_damaged_sample_is_the_host_s_to_judge(tmp_path, folder):
 
 def test_batches_that_do_not_exist_are_not_made(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
-        exchange.order([stretch(bottom=9, top=12), stretch(bottom=9, top=10, epoch=1)])
+        exchange.request([stretch(bottom=9, top=12), stretch(bottom=9, top=10, epoch=1)])
         wait_until(lambda: exchange.ready(name_of(9, epoch=1)))
         assert exchange.read(name_of(9)) is None
-        wait_until(lambda: "asks for batch 11 of 10" in exchange.heartbeat().reason)
+        wait_until(lambda: "requests batch 11 of 10" in exchange.heartbeat().reason)
 
 
 def test_another_dataset_s_recipe_is_refused_and_left_to_another_worker(dataset, folder, tmp_path):
     other = write(tmp_path / "other.hr", 8)
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(other, folder) as wrong:
-        exchange.order([stretch(bottom=9)])
+        exchange.request([stretch(bottom=9)])
         wait_until(lambda: (beat := exchange.heartbeat()) and beat.state == "refused")
         assert "fingerprint" in exchange.heartbeat().reason
         with running(dataset, folder):
@@ -220,17 +220,17 @@ def test_a_recipe_that_makes_no_sense_is_refused(dataset, folder):
 
 
 def test_a_rank_that_cannot_be_taken_is_no_harm_to_others(dataset, folder, monkeypatch):
-    claim = WorkerRank.claim
+    claim = RankCells.claim
 
     def refused(self, watch):
         if self.rank == 0:
             raise PermissionError(13, "Permission denied")
         return claim(self, watch)
 
-    monkeypatch.setattr(WorkerRank, "claim", refused)
+    monkeypatch.setattr(RankCells, "claim", refused)
     with make_loader(dataset, rank=0, world_size=2) as loader:
         hosts = [host(folder, loader.recipe, rank=rank) for rank in range(2)]
-        hosts[1].order([stretch(bottom=4, top=5)])
+        hosts[1].request([stretch(bottom=4, top=5)])
         with running(dataset, folder) as worker:
             take(hosts[1], name_of(4, rank=1))
             wait_until(lambda: "Permission denied" in worker.progress().trouble)
@@ -242,7 +242,7 @@ def test_ranks_can_be_left_to_others(dataset, folder):
     with make_loader(dataset, rank=0, world_size=2) as loader:
         hosts = [host(folder, loader.recipe, rank=rank) for rank in range(2)]
         for exchange in hosts:
-            exchange.order([stretch(bottom=4, top=5)])
+            exchange.request([stretch(bottom=4, top=5)])
         with running(dataset, folder, ranks={1}):
             take(hosts[1], name_of(4, rank=1))
             assert hosts[0].heartbeat() is None
@@ -258,14 +258,14 @@ def test_it_tells_what_it_costs(dataset, folder):
         host(folder, loader.recipe) as exchange,
         running(dataset, folder, watts=10.0, threads=2),
     ):
-        exchange.order([stretch()])
+        exchange.request([stretch()])
         wait_until(lambda: exchange.ready(name_of(0)))
         wait_until(lambda: exchange.heartbeat().state == "waiting")
         beat = exchange.heartbeat()
         size = sum(file.stat().st_size for file in (folder / "run" / "rank-0").glob(f"*{SUFFIX}"))
         assert beat.batches == BATCHES
         assert beat.written_bytes == beat.held_bytes == size
-        assert 0 < beat.seconds_a_batch <= beat.busy_seconds
+        assert 0 < beat.seconds_per_batch <= beat.busy_seconds
         assert 0 < beat.mean_bytes <= beat.peak_bytes
         assert beat.joules == pytest.approx(10 * beat.cpu_seconds)
         assert (beat.energy, beat.threads, beat.cpu_share, beat.ranks) == ("model", 2, 1.0, 1)
@@ -274,10 +274,10 @@ def test_it_tells_what_it_costs(dataset, folder):
 def test_the_folder_may_appear_later(dataset, folder):
     folder.rmdir()
     with make_loader(dataset) as loader, running(dataset, folder) as worker:
-        wait_until(lambda: "no such folder" in worker.progress().trouble)
+        wait_until(lambda: "does not exist" in worker.progress().trouble)
         folder.mkdir()
         with host(folder, loader.recipe) as exchange:
-            exchange.order([stretch(bottom=9)])
+            exchange.request([stretch(bottom=9)])
             take(exchange, name_of(9))
             assert worker.progress().trouble == ""
 
@@ -291,7 +291,7 @@ def test_once_ends_with_what_it_served(dataset, folder):
     worker = OffloadWorker(dataset, folder)
     with make_loader(dataset) as loader:
         exchange = host(folder, loader.recipe)
-        exchange.order([stretch(bottom=9)])
+        exchange.request([stretch(bottom=9)])
         shown = []
 
         def show(now: OffloadWorker) -> None:
@@ -306,12 +306,12 @@ def test_once_ends_with_what_it_served(dataset, folder):
 
 def test_idle_time_is_no_time_of_a_batch(dataset, folder):
     with make_loader(dataset) as loader, host(folder, loader.recipe) as exchange, running(dataset, folder):
-        exchange.order([stretch(bottom=7)])
+        exchange.request([stretch(bottom=7)])
         wait_until(lambda: exchange.ready(name_of(7)))
         wait_until(lambda: exchange.heartbeat().state == "waiting")
         before = exchange.heartbeat().busy_seconds
         begun = time.monotonic()
         time.sleep(0.5)
-        exchange.order([stretch(bottom=6, top=7)])
+        exchange.request([stretch(bottom=6, top=7)])
         wait_until(lambda: exchange.ready(name_of(6)))
         assert exchange.heartbeat().busy_seconds - before < time.monotonic() - begun - 0.4

@@ -15,7 +15,7 @@ from headrace.loader._loader import Loader
 from headrace.loader.batch._finish import pixel_fields
 from headrace.loader.order._order import EpochBatches
 from headrace.loader.order._ranks import Ranks
-from headrace.loader.pixels._engine import PixelBatch, Rows, Stack, take_pixels
+from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, take_pixels
 from headrace.records import Dataset
 from headrace.transforms import Compiled, Recipe
 
@@ -68,6 +68,8 @@ class PixelMaker:
                     f"give the offload worker the dataset that the loader has"
                 )
         self.fields = pixel_fields(self.dataset, recipe.fields)
+        self._gather = self.dataset.gather
+        self._source: PixelSource | None = None
         self._batches = _batch_cache(self._parts, recipe.world_size)
 
     @property
@@ -87,11 +89,12 @@ class PixelMaker:
     def rows(self, number: int, *, epoch: int, rank: int, start: int, stop: int) -> Rows:
         """Return the rows of one of these batches. IndexError if there is no such batch."""
         positions, _ = self._batches(epoch, rank, start, stop).batch(number)
-        return self.dataset.gather.rows(positions)
+        return self._gather.rows(positions)
 
     def submit(self, rows: Rows, epoch: int) -> PixelBatch:
         """Submit a batch to the threads. Returns at once."""
-        return self._parts.source.submit(rows, epoch)
+        self._source = self._source or self._parts.source
+        return self._source.submit(rows, epoch)
 
     def take(self, batch: PixelBatch) -> dict[str, Stack]:
         """Return the pixels of a finished batch, by field."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace.offload.Offload`: which exchange folder a loader uses, and by which strategy."""
+"""`headrace.offload.Offload`: which exchange folder a loader uses, and with which strategy."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from os import PathLike
 
 from headrace.loader.supply import SupplyContext
 from headrace.offload.host._session import OffloadSession
-from headrace.offload.strategies._names import find_strategy
-from headrace.offload.strategies._strategy import Strategy
+from headrace.offload.strategies._strategies import Strategy, find_strategy
 
 
 @dataclass(frozen=True)
 class Offload:
-    """Offloading as a loader is asked for it: `Loader(..., offload=Offload("exchange", strategy="mte"))`.
+    """Offloading for a loader: `Loader(..., offload=Offload("exchange", strategy="mte"))`.
 
     Args:
         exchange: The folder that the loader shares with the offload workers (`headrace offload`).
-        strategy: How prepared batches are taken: `"paced"` (default) and `"mte"` in an order that can be repeated,
-            `"wrr"` as they come; or a strategy object of `headrace.offload`, for example with recorded plans.
+        strategy: When prepared batches are taken: `"paced"` (default) and `"mte"` in an order that can be repeated,
+            `"wrr"` whenever one is ready; or a strategy object of `headrace.offload`, for example with recorded plans.
 
     """
 

@@ -1,37 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens the files and folders of an exchange: regular files only, never through a symbolic link, never waiting.
+"""Safe access to the files, folders and cells of an exchange.
 
-Whoever can write to an exchange can put anything in the place of a file: a symbolic link to a file of the user who
-runs the worker, a FIFO whose `open` never returns, a sparse file of a terabyte. So:
+Whoever can write to an exchange can replace a file by a symbolic link to a file of the user who runs the worker, by a
+FIFO whose `open` never returns, or by a sparse file of a terabyte. So:
 
-* every file is opened by `open_file`, which refuses all but regular files, and does not wait for a FIFO's other end;
-* to write, a file must have one name only: a hard link would lead out of the folder as a symbolic link does;
-* files are made, changed, renamed and removed relative to a handle of their folder (`opened_folder`), so that a folder
-  that is replaced by a link in the meantime does not matter;
-* every read is bounded.
+* every file is opened by `open_file`, which refuses all but regular files and does not wait for a FIFO;
+* a file to write must have one name only: a hard link would lead out of the folder as a symbolic link does;
+* files are created, renamed and removed relative to a handle of their folder (`opened_folder`), so replacing the folder
+  by a link in the meantime has no effect;
+* every read has a limit.
 
-The path of the exchange itself is the user's: it may contain symbolic links. RUN and rank-RANK below it may not.
+The path of the exchange itself belongs to the user and may contain symbolic links. RUN and rank-RANK must not be links.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from headrace.offload.exchange._names import TEMPORARY
+from headrace._core import crc32c
+from headrace.offload.exchange._documents import TEMPORARY, parse_object
 
 FILE_MODE = 0o660
 FOLDER_MODE = 0o770
-"""Less the umask. Both sides run as one user or share a group; nobody else has to read or write."""
+"""Minus the umask. Both sides run as one user or share a group; nobody else needs access."""
+
+CELL_BYTES = 4096
+_CELL_MAGIC = b"headrace "
+_CELL_HEAD = len(_CELL_MAGIC) + 8
+_CELL_READS = 4
+_CELL_RETRY_SECONDS = 0.0005
 
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-# A handle that only names a folder. Over NFS it needs no round trip of its own, unlike one to list it with.
+# A handle that only names a folder. Unlike one for listing, it needs no round trip of its own over NFS.
 _NAMING = getattr(os, "O_PATH", os.O_RDONLY)
 _LINK = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR}  # EMLINK on FreeBSD; ENOTDIR where O_DIRECTORY is checked first
 _KINDS = {
@@ -41,20 +50,21 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+Document = TypeVar("Document")
 
 
 class Refused(OSError):
-    """Something in an exchange is not what its name says: not a regular file, not a folder, or too large."""
+    """A name in an exchange is not the regular file or folder that it must be, or the file is too large."""
 
     def __init__(self, path: Any, why: str) -> None:
         super().__init__(errno.EPERM, why, os.fspath(path))
 
 
 def open_file(path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, dir_fd: int | None = None) -> int:
-    """Open a regular file and return its handle, for which the caller is responsible.
+    """Open a regular file and return its handle, which the caller must close.
 
     Raises:
-        Refused: It is a symbolic link, a FIFO, a device, a folder; or it has a second name and is to be written.
+        Refused: It is a symbolic link, a FIFO, a device or a folder; or it has a second name and is opened for writing.
         OSError: As `os.open`.
 
     """
@@ -62,27 +72,26 @@ def open_file(path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, dir_fd:
         handle = os.open(path, flags | _FILE, FILE_MODE, dir_fd=dir_fd)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
-            raise Refused(path, "it is a symbolic link; a regular file is expected") from None
-        if error.errno == errno.ENXIO:  # a FIFO that nobody reads, or a socket
-            raise Refused(path, "it is a FIFO or a socket; a regular file is expected") from None
+            raise Refused(path, "must be a regular file, and is a symbolic link") from None
+        if error.errno == errno.ENXIO:  # a FIFO without a reader, or a socket
+            raise Refused(path, "must be a regular file, and is a FIFO or a socket") from None
         raise
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and (status.st_nlink < 2 or not flags & (os.O_WRONLY | os.O_RDWR)):
         return handle
     os.close(handle)
     if stat.S_ISREG(status.st_mode):
-        raise Refused(path, f"it has {status.st_nlink} names (hard links); a file with one name is expected")
-    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no file")
-    raise Refused(path, f"it is {kind}; a regular file is expected")
+        raise Refused(path, f"must have one name, and has {status.st_nlink} (hard links)")
+    raise Refused(path, f"must be a regular file, and is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}")
 
 
 def read_small_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """Return the content of a file; Refused if it has more than `max_bytes`, of which nothing is read then."""
+    """Return the content of a file; Refused, before anything is read, if it has more than `max_bytes`."""
     handle = open_file(path)
     try:
         n_bytes = os.fstat(handle).st_size
         if n_bytes > max_bytes:
-            raise Refused(path, f"it has {n_bytes} bytes; at most {max_bytes} are expected")
+            raise Refused(path, f"must have at most {max_bytes} bytes, and has {n_bytes}")
         pieces, left = [], max_bytes
         while left and (piece := os.read(handle, min(left, 1 << 20))):
             pieces.append(piece)
@@ -94,9 +103,9 @@ def read_small_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 
 @contextlib.contextmanager
 def opened_folder(path: str | os.PathLike[str], levels: int = 2, *, listing: bool = False) -> Iterator[int]:
-    """Open a folder to use as `dir_fd`; its last `levels` names must be folders, not symbolic links.
+    """Open a folder for use as `dir_fd`; Refused if one of its last `levels` names is not a folder itself.
 
-    `levels` is 2 for a rank's folder and 1 for a run's. Refused if one of the names leads elsewhere.
+    `levels` is 2 for the folder of a rank and 1 for that of a run.
     """
     names: list[str] = []
     first = os.fspath(path)
@@ -119,18 +128,20 @@ def _open_folder(name: str, dir_fd: int | None, *, listing: bool) -> int:
         return os.open(name, _FOLDER | (os.O_RDONLY if listing else _NAMING), dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _LINK:
-            raise Refused(name, "it is a symbolic link or a file; a folder is expected") from None
+            raise Refused(name, "must be a folder, and is a symbolic link or a file") from None
         raise
 
 
 def replace_file(name: str, content: bytes, token: str, *, dir_fd: int) -> None:
-    """Write a file under another name, sync it and give it its name. Nothing is left of it after an error."""
+    """Write a file under a temporary name, sync it and rename it. An error leaves nothing behind."""
     temporary = f".{name}.{token}{TEMPORARY}"
-    remove_file(temporary, dir_fd=dir_fd)  # of an attempt that was killed, or planted by somebody else
+    remove_file(temporary, dir_fd=dir_fd)  # left by an attempt that was killed, or put there by somebody else
     handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, dir_fd=dir_fd)
     try:
         try:
-            write_all(handle, content)
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -142,26 +153,117 @@ def replace_file(name: str, content: bytes, token: str, *, dir_fd: int) -> None:
 
 
 def remove_file(name: str, *, dir_fd: int) -> None:
-    """Remove a name, whatever it leads to; one that is not there is fine."""
+    """Remove a name, if it exists. A link is removed, not what it leads to."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=dir_fd)
 
 
-def write_all(handle: int, content: Any) -> None:
-    """Write all bytes of a buffer, however many of them a call takes."""
-    rest = memoryview(content).cast("B")
-    while rest:
-        rest = rest[os.write(handle, rest) :]
-
-
-def is_regular(entry: os.DirEntry[str]) -> bool:
-    """Whether a listed name is a regular file itself."""
-    return entry.is_file(follow_symlinks=False)
-
-
-def exists(path: Path) -> bool:
-    """Whether there is a folder of this name; a link to one is none."""
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder itself, not a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+# Cells: files of 4096 bytes that one side writes in place, again and again, and the other reads.
+#
+#     "headrace " crc32c as 8 hexadecimal digits " " JSON in UTF-8, spaces up to 4095 bytes, line feed
+#
+# They are written in place because of network file systems: a file that is opened again shows its new content
+# (close-to-open), but a name may lead to the old file for a minute. The checksum covers everything after it, so a read
+# during a write sees a wrong checksum and is repeated.
+
+
+def pack_cell(document: dict[str, Any]) -> bytes:
+    """Return the bytes of a cell; ValueError if the document is too large."""
+    # Surrogates, which paths can contain, become escapes of JSON.
+    text = b" " + json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    if len(text) >= CELL_BYTES - _CELL_HEAD:
+        raise ValueError(f"a cell must have at most {CELL_BYTES - _CELL_HEAD - 1} bytes; got {len(text)}")
+    content = text.ljust(CELL_BYTES - _CELL_HEAD - 1) + b"\n"
+    return _CELL_MAGIC + b"%08x" % crc32c(content, 0) + content
+
+
+def unpack_cell(content: bytes) -> dict[str, Any] | None:
+    """Return the document of a cell; None if the bytes are not those of an intact cell."""
+    rest = content[_CELL_HEAD:]
+    if len(content) != CELL_BYTES or content[:_CELL_HEAD] != _CELL_MAGIC + b"%08x" % crc32c(rest, 0):
+        return None
+    try:
+        return parse_object(rest)
+    except ValueError:
+        return None
+
+
+def write_cell(path: Path, document: dict[str, Any]) -> bytes:
+    """Overwrite an existing cell and return its bytes. This usually works on a full disk too: the block exists."""
+    content = pack_cell(document)
+    with opened_folder(path.parent) as folder:
+        handle = open_file(path.name, os.O_WRONLY, dir_fd=folder)
+    try:
+        os.pwrite(handle, content, 0)
+    finally:
+        os.close(handle)  # from now on, whoever opens the file sees the new content, over NFS too
+    return content
+
+
+def read_cell(path: Path) -> dict[str, Any] | None:
+    """Return the document of a cell; None if it stays damaged when it is read again."""
+    return CellReader(path, lambda document: document).read()
+
+
+def read_cell_bytes(path: Path) -> bytes:
+    """Return the bytes of a cell, intact or not."""
+    handle = open_file(path)
+    try:
+        return os.pread(handle, CELL_BYTES + 1, 0)
+    finally:
+        os.close(handle)
+
+
+class CellReader(Generic[Document]):
+    """Reads a cell repeatedly. An unchanged cell is not parsed again, so that a read costs 10 µs."""
+
+    def __init__(self, path: Path, parse: Callable[[dict[str, Any]], Document]) -> None:
+        """`parse` raises ValueError for a document that is not valid."""
+        self._path, self._parse = path, parse
+        self._last: tuple[bytes, Document | None] = (b"", None)
+        self._invalid: tuple[bytes, str | None] = (b"", None)
+
+    @property
+    def last(self) -> Document | None:
+        """The last document that was read."""
+        return self._last[1]
+
+    def read(self) -> Document | None:
+        """Return the document; None if the cell stays damaged when it is read again. Any thread may call this.
+
+        Raises:
+            ValueError: It is intact and not valid.
+            OSError: It cannot be read; Refused if it is not a regular file.
+
+        """
+        content = b""
+        for attempt in range(_CELL_READS):
+            content = read_cell_bytes(self._path)
+            known, document = self._last
+            if content == known:
+                return document
+            if content and content == self._invalid[0]:
+                if self._invalid[1] is not None:
+                    raise ValueError(self._invalid[1])
+                return None
+            tree = unpack_cell(content)
+            if tree is not None:
+                try:
+                    document = self._parse(tree)
+                except ValueError as error:
+                    self._invalid = (content, str(error))
+                    raise
+                self._last = (content, document)
+                return document
+            if attempt + 1 < _CELL_READS:
+                time.sleep(_CELL_RETRY_SECONDS)
+        self._invalid = (content, None)  # nobody is writing it: the same bytes stay damaged
+        return None

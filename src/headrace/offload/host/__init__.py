@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader's side of offloading: when to use prepared batches, and what to do when they do not come."""
+"""The loader's side of offloading: when prepared batches are used, and what happens if they are missing."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is decided in the course of one epoch: by which pattern it is walked, and what the offload worker is asked for.
+"""Decides in the course of an epoch which slots get prepared batches, and what the offload worker should make.
 
-Rank 0 decides, at slots that are the same for all: at the start of an epoch if something is known from the one before,
-else at slot 10, 15, 20 … until both sides have been timed. With several ranks it publishes what it has decided in the
-exchange folder, and the others wait for it there, so that all walk by the same pattern.
+Rank 0 decides, at slots that are the same for all ranks: at the start of an epoch if the last one was measured, else at
+slot 10, 15, 20 … until both sides are measured. With several ranks it publishes its decisions in the exchange folder,
+and the others wait for them, so that all follow the same pattern.
 """
 
 from __future__ import annotations
@@ -16,71 +16,75 @@ from typing import Any
 
 from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, StopSign, check
-from headrace.offload._untrusted import MALFORMED, printable, text
-from headrace.offload.exchange import Stretch
-from headrace.offload.host._absent import Exchange
-from headrace.offload.host._measure import HostPace
-from headrace.offload.host._record import Record
+from headrace.offload.exchange import HostExchange, Stretch
+from headrace.offload.exchange._documents import MALFORMED, check_text, short_text
+from headrace.offload.host._pace import HostPace
+from headrace.offload.host._record import EpochRecord
 from headrace.offload.host._supply import OffloadSupply
 from headrace.offload.strategies._model import Times
 from headrace.offload.strategies._pattern import HOST_ONLY, Pattern
-from headrace.offload.strategies._strategy import Decision, Outlook, Strategy
+from headrace.offload.strategies._strategies import Decision, Outlook, Strategy
 
 CALIBRATION = 10
-"""Batches of the host's after which both sides are first compared."""
+"""Host batches before the first decision, if nothing is known from an earlier epoch."""
 PLAN_SECONDS = 60.0
-"""How long a rank waits for rank 0's plan: all train in step, so rank 0 is no further behind than that."""
+"""How long a rank waits for rank 0's plan: all ranks train in step, so rank 0 is not further behind."""
 
-# Slots after which both sides are compared again if they could not be, or a quarter more.
-_AGAIN = 5
-_MOST_PLANS = 1000
+# Slots until the next attempt to decide; later in an epoch, a quarter of the slots so far.
+_RETRY_SLOTS = 5
+_MAX_PLANS = 1000
 _POLL_SECONDS = 0.005
-# How often the pace is worked out, and how exactly the offload worker knows where the host stands while it is far off.
-_EVERY = 16
+# Slots between two measurements, and the precision of requests while nothing is planned.
+_MEASURE_SLOTS = 16
 
 _log = logging.getLogger("headrace.loader")
 
 
 @dataclass(slots=True)
 class OffloadKnowledge:
-    """What is known of both sides from one epoch to the next."""
+    """What is known about both sides, from one epoch to the next."""
 
     pace: HostPace | None = None
-    near_seconds: float | None = None
+    worker_seconds: float | None = None
     link_seconds: float = 0.0
     take_seconds: float = 0.0
     off: str | None = None
     iterations: int = 0
     plans: list[dict[str, Any]] = field(default_factory=list)
     epochs: list[dict[str, Any]] = field(default_factory=list)
-    """What each epoch had of the offload worker."""
-    said: set[str] = field(default_factory=set)
+    """What the offload worker contributed to each epoch."""
+    logged: set[str] = field(default_factory=set)
 
-    def say(self, off: str) -> None:
-        """Tell once for each reason that the offload worker is not used."""
-        self.off = off
-        kind = off.split(":", maxsplit=1)[0]
-        if kind not in self.said:
-            self.said.add(kind)
-            _log.warning("offloading is off: %s", off)
+    def turn_off(self, why: str) -> None:
+        """Note why the offload worker is not used, and log it once per kind of reason."""
+        self.off = why
+        kind = why.split(":", maxsplit=1)[0]
+        if kind not in self.logged:
+            self.logged.add(kind)
+            _log.warning("offloading is off: %s", why)
 
 
 class EpochScheduler:
-    """Decides how one epoch is walked."""
+    """Decides which slots of one epoch get prepared batches."""
 
     def __init__(
-        self, strategy: Strategy, knowledge: OffloadKnowledge, exchange: Exchange, plan: EpochPlan, record: Record
+        self,
+        strategy: Strategy,
+        knowledge: OffloadKnowledge,
+        exchange: HostExchange | None,
+        plan: EpochPlan,
+        record: EpochRecord,
     ) -> None:
         self._strategy, self._knowledge, self._exchange = strategy, knowledge, exchange
         self._plan, self._record = plan, record
         self._first = min(CALIBRATION, max(1, plan.remaining // 4))
-        # In a process's first epoch nothing is known on any rank; later it is rank 0's affair whether it knows enough.
+        # Nothing is known on any rank in the first epoch of a process; later rank 0 decides whether it knows enough.
         self._due = 0 if knowledge.iterations else self._first
         knowledge.iterations += 1
         self._iteration = knowledge.iterations
-        self._settled = False
+        self._decided = False
         self._bottom = 0
-        self._near_paces: list[float] = []
+        self._worker_seconds: list[float] = []
         self._decisions: dict[str, Any] = {}
 
     @property
@@ -88,67 +92,71 @@ class EpochScheduler:
         return self._record.epoch
 
     def follow(self, pattern: Pattern) -> None:
-        """EpochScheduler by a pattern that was recorded."""
-        self._settle(Decision(pattern), None, 0)
+        """Use a recorded pattern for the whole epoch."""
+        self._decide(Decision(pattern), None, 0)
 
-    def decide(self, supply: OffloadSupply, stop: StopSign) -> None:
-        """Say how to go on, before each slot."""
+    def update(self, supply: OffloadSupply, stop: StopSign) -> int:
+        """Measure, decide and request batches before a slot; return the slot before which to call it again."""
         slot = supply.turns.slot
-        if slot % _EVERY == 0:
-            self._learn(supply)
-        if not self._settled and slot == self._due:
-            self._learn(supply)
-            decision, times = self._ask(supply, stop)
+        if slot % _MEASURE_SLOTS == 0:
+            self._measure(supply)
+        if not self._decided and slot == self._due:
+            self._measure(supply)
+            decision, times = self._find_decision(supply, stop)
             if decision is None:
-                self._due = max(self._first, slot + max(_AGAIN, slot // 4))
+                self._due = max(self._first, slot + max(_RETRY_SLOTS, slot // 4))
             else:
-                self._settle(decision, times, slot, supply.near.published)
+                self._decide(decision, times, slot, supply.prepared.published)
                 supply.turns.replan(decision.pattern)
-            self.order(supply)
+            self.request(supply)
         elif supply.turns.pattern is None:
-            self.order(supply)
+            self.request(supply)
+        if supply.turns.pattern is None:
+            return slot + 1
+        measure_at = (slot // _MEASURE_SLOTS + 1) * _MEASURE_SLOTS
+        return measure_at if self._decided or self._due <= slot else min(measure_at, self._due)
 
-    # What the offload worker is asked for.
+    # What the offload worker should make.
 
-    def order(self, supply: OffloadSupply) -> None:
-        """Ask the offload worker for its share, and then for the next epoch's."""
+    def request(self, supply: OffloadSupply) -> None:
+        """Request the worker's share of this epoch, and then of the next."""
         turns = supply.turns
-        if supply.given_up is not None or (self._settled and turns.pattern == HOST_ONLY):
-            supply.near.want(turns.tail, None)
+        if supply.given_up is not None or (self._decided and turns.pattern == HOST_ONLY):
+            supply.prepared.want(turns.tail, None)
             return
         if turns.pattern is None:
             self._bottom = self._meeting_point(supply)
         else:
-            self._bottom = turns.bottom if self._settled else max(supply.claimed, turns.batches // 2)
-        supply.near.want(self._bottom, self._next_epoch())
+            self._bottom = turns.bottom if self._decided else max(supply.claimed, turns.batches // 2)
+        supply.prepared.want(self._bottom, self._next_epoch())
 
     def _meeting_point(self, supply: OffloadSupply) -> int:
-        """Give the batch down to which the offload worker gets before the host is there, where nothing is planned.
+        """Return the lowest batch that the worker can finish before the host gets there, if nothing is planned.
 
-        It begins with none that it could not finish, and goes on with the next epoch instead. Where it has been told
-        to go to before is changed by two batches or more, or if the host has come there.
+        The worker begins no batch that it cannot finish; it continues with the next epoch instead. The result changes
+        only by two batches or more, or if the host has reached it.
         """
         known = self._knowledge
-        published = supply.turns.tail - supply.near.published
-        if known.pace is None or known.near_seconds is None:
-            return supply.claimed - supply.claimed % _EVERY
+        published = supply.turns.tail - supply.prepared.published
+        if known.pace is None or known.worker_seconds is None:
+            return supply.claimed - supply.claimed % _MEASURE_SLOTS
         left = max(0, published - supply.claimed)
-        share = known.pace.host / (known.pace.host + known.near_seconds)
+        share = known.pace.host / (known.pace.host + known.worker_seconds)
         found = max(supply.claimed, published - int(left * share))
         return found if abs(found - self._bottom) > 1 or self._bottom < supply.claimed else self._bottom
 
     def _next_epoch(self) -> Stretch:
-        whole = len(self._plan)
-        return Stretch(self.epoch + 1, 0, self._plan.n, whole // 2, whole)
+        batches = len(self._plan)
+        return Stretch(self.epoch + 1, 0, self._plan.n, batches // 2, batches)
 
-    # What is decided.
+    # Decisions.
 
-    def _settle(self, decision: Decision, times: Times | None, slot: int, ready: int = 0) -> None:
-        self._settled = True
+    def _decide(self, decision: Decision, times: Times | None, slot: int, ready: int = 0) -> None:
+        self._decided = True
         if decision.off is None:
             self._knowledge.off = None
         else:
-            self._knowledge.say(decision.off)
+            self._knowledge.turn_off(decision.off)
         if decision.pattern is not None:
             self._record.pattern = decision.pattern.delayed(slot) if slot else decision.pattern
         plans = self._knowledge.plans
@@ -161,83 +169,83 @@ class EpochScheduler:
                 "ready": ready,
             }
         )
-        del plans[:-_MOST_PLANS]
+        del plans[:-_MAX_PLANS]
 
-    def _ask(self, supply: OffloadSupply, stop: StopSign) -> tuple[Decision | None, Times | None]:
-        slot = supply.turns.slot
-        if self._plan.rank > 0:
-            return self._published(slot, stop), None
+    def _find_decision(self, supply: OffloadSupply, stop: StopSign) -> tuple[Decision | None, Times | None]:
+        """Decide as rank 0, or read its decision; None if not enough is known yet."""
+        exchange, slot = self._exchange, supply.turns.slot
+        if self._plan.rank > 0 and exchange is not None:
+            return self._read_decision(exchange, slot, stop), None
         decision, times = self._judge(supply)
-        if self._plan.world_size > 1:
-            said = None if decision is None or decision.pattern is None else decision.pattern.to_json()
-            self._decisions[str(slot)] = {"pattern": said, "off": None if decision is None else decision.off}
-            self._exchange.publish_plan(self.epoch, {"iteration": self._iteration, "decisions": self._decisions})
-            if self._exchange.trouble is not None:
-                return Decision(HOST_ONLY, f"the exchange folder: {self._exchange.trouble}"), times
+        if self._plan.world_size > 1 and exchange is not None:
+            pattern = None if decision is None or decision.pattern is None else decision.pattern.to_json()
+            self._decisions[str(slot)] = {"pattern": pattern, "off": None if decision is None else decision.off}
+            exchange.publish_plan(self.epoch, {"iteration": self._iteration, "decisions": self._decisions})
+            if exchange.trouble is not None:
+                return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}"), times
         return decision, times
 
     def _judge(self, supply: OffloadSupply) -> tuple[Decision | None, Times | None]:
-        near, known, remaining = supply.near, self._knowledge, supply.turns.remaining
-        beat = near.beat
+        prepared, known, remaining = supply.prepared, self._knowledge, supply.turns.remaining
+        beat = prepared.beat
         if beat is not None and beat.state == "refused":
             return Decision(HOST_ONLY, f"the offload worker refuses: {beat.reason}"), None
-        if known.pace is None or known.near_seconds is None or near.lost is not None:
+        if known.pace is None or known.worker_seconds is None or prepared.lost is not None:
             return None, None
-        times = known.pace.with_near(known.near_seconds, known.link_seconds, known.take_seconds)
-        capacity = beat.ahead_bytes // near.batch_bytes if beat is not None and near.batch_bytes else None
-        return self._strategy.decide(times, Outlook(remaining, near.published, capacity)), times
+        times = known.pace.with_worker(known.worker_seconds, known.link_seconds, known.take_seconds)
+        capacity = beat.ahead_bytes // prepared.batch_bytes if beat is not None and prepared.batch_bytes else None
+        return self._strategy.decide(times, Outlook(remaining, prepared.published, capacity)), times
 
-    def _published(self, slot: int, stop: StopSign) -> Decision | None:
-        """Wait for what rank 0 has decided at this slot."""
+    def _read_decision(self, exchange: HostExchange, slot: int, stop: StopSign) -> Decision | None:
+        """Wait for rank 0's decision at this slot."""
         deadline = time.monotonic() + PLAN_SECONDS
         found = "no plan"
         while time.monotonic() < deadline:
-            plan = self._exchange.read_plan(self.epoch)
+            plan = exchange.read_plan(self.epoch)
             try:
-                if plan is not None and self._is_decided(plan, slot):
-                    return _decision(plan["decisions"][str(slot)])
-                found = "no plan" if plan is None else "a plan that does not say"
+                if plan is not None and plan.get("iteration") == self._iteration and str(slot) in plan["decisions"]:
+                    return _parse_decision(plan["decisions"][str(slot)])
+                found = "no plan" if plan is None else "a plan without this decision"
             except MALFORMED as error:  # written by somebody else; rank 0 may still write its own
-                found = printable(f"a plan that makes no sense ({error})")
-            if self._exchange.trouble is not None:
-                return Decision(HOST_ONLY, f"the exchange folder: {self._exchange.trouble}")
+                found = short_text(f"a plan that is not valid ({error})")
+            if exchange.trouble is not None:
+                return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}")
             check(stop)
             time.sleep(_POLL_SECONDS)
         raise LoaderError(
-            f"rank {self._plan.rank} has waited {PLAN_SECONDS:.0f} s for rank 0's plan of epoch {self.epoch} in "
-            f"{self._exchange.path} and found {found}: give all ranks the same exchange folder, or leave near out"
+            f"rank {self._plan.rank} waited {PLAN_SECONDS:.0f} s for rank 0's plan of epoch {self.epoch} in "
+            f"{exchange.path} and found {found}: use the same exchange folder on all ranks, or omit offload"
         )
 
-    def _is_decided(self, plan: dict[str, Any], slot: int) -> bool:
-        return bool(plan.get("iteration") == self._iteration and str(slot) in plan["decisions"])
+    # Measurements.
 
-    def _learn(self, supply: OffloadSupply) -> None:
-        known, near = self._knowledge, supply.near
-        known.pace = supply.measure.pace() or known.pace
-        if near.beat is not None and near.beat.seconds_a_batch is not None:
-            self._learn_near(near.beat.seconds_a_batch, supply.turns.slot)
-        reads, used = list(near.read_seconds), list(near.read_cpu)
+    def _measure(self, supply: OffloadSupply) -> None:
+        known, prepared = self._knowledge, supply.prepared
+        known.pace = supply.pace.pace() or known.pace
+        if prepared.beat is not None and prepared.beat.seconds_per_batch is not None:
+            self._note_worker(prepared.beat.seconds_per_batch, supply.turns.slot)
+        reads, used = list(prepared.read_seconds), list(prepared.read_cpu)
         if reads and used:
             known.link_seconds, known.take_seconds = median(reads), median(used)
 
-    def _learn_near(self, seconds: float, slot: int) -> None:
-        """Note the offload worker's pace; once it is decided how to schedule, that of most of the epoch counts.
+    def _note_worker(self, seconds: float, slot: int) -> None:
+        """Note the worker's seconds per batch; after the decision, the median over the epoch.
 
-        The end of an epoch may be unlike the rest of it: where prepared batches are read one after the other, the
-        offload worker has its storage for half of the time.
+        The end of an epoch may differ from the rest: while prepared batches are read one after the other, the worker
+        has its storage for half of the time.
         """
         known = self._knowledge
-        if not self._settled:
-            if slot or known.near_seconds is None:  # at slot 0 it is still the end of the epoch before
-                known.near_seconds = seconds
+        if not self._decided:
+            if slot or known.worker_seconds is None:  # at slot 0 the value is from the end of the last epoch
+                known.worker_seconds = seconds
             return
-        self._near_paces.append(seconds)
-        known.near_seconds = median(self._near_paces)
+        self._worker_seconds.append(seconds)
+        known.worker_seconds = median(self._worker_seconds)
 
 
-def _decision(said: Any) -> Decision | None:
-    """Read what rank 0 has decided at a slot; one of `MALFORMED` if it makes no sense."""
-    off = said["off"] if said["off"] is None else text("off", said["off"])
-    if said["pattern"] is None:
+def _parse_decision(document: Any) -> Decision | None:
+    """Read rank 0's decision at a slot; raises one of `MALFORMED` if it is not valid."""
+    off = document["off"] if document["off"] is None else check_text("off", document["off"])
+    if document["pattern"] is None:
         return None
-    return Decision(Pattern.from_json(said["pattern"]), off)
+    return Decision(Pattern.from_json(document["pattern"]), off)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An epoch from both ends: the host's own batches from the head, prepared ones from the tail, in a strategy's order."""
+"""Supplies an epoch from both ends: host batches from the head, prepared ones from the tail, in a strategy's order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from headrace.loader.supply import (
-    SLICE_SECONDS,
     Draft,
     EpochBatches,
     Gather,
+    PixelBatch,
     PixelSource,
+    Stack,
     Stopped,
     StopSign,
     check,
@@ -21,50 +23,155 @@ from headrace.loader.supply import (
     submit,
     wait_for,
 )
-from headrace.offload.host._measure import Measure
-from headrace.offload.host._pixels import PreparedPixels, bound_seconds
+from headrace.offload.host._pace import PaceMeter
 from headrace.offload.host._reader import PreparedBatches, ReadingThread
-from headrace.offload.strategies._pattern import Turns
+from headrace.offload.strategies._pattern import Pattern
 
-MOST_LATE = 2
-"""So many late batches in a row, and the offload worker is given up until the next epoch."""
+Outcome: TypeAlias = Literal["prepared", "late", "lost", "bad"]
+
+MAX_LATE = 2
+"""After this many late batches in a row, no prepared batch is used until the next epoch."""
 MAX_BAD = 8
-"""The same for batches that are damaged, forged or declined: the host makes each of them while the trainer waits."""
+"""The same for batches that are damaged, forged or declined: the trainer waits while the host makes each of them."""
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 30.0
 
-# Slots that are looked at to find work for the host, as a multiple of the batches that it may have under way.
+# Slots that are examined to find work for the host, as a multiple of the batches that it may have in progress.
 _LOOK_AHEAD = 4
-# While a near batch is waited for: how often the host sees whether it has something better to do.
-_GLANCE = 0.01
-# Batches of the host's that are done and wait with it: so many show that the offload worker is what the rest waits for.
-_HELPS_FROM = 2
-# What it makes lies there until its slot comes.
-_MOST_HELPED = 4
+# While the trainer waits for a prepared batch: how often the host checks whether it should help.
+_HELP_CHECK_SECONDS = 0.01
+# The host helps if this many of its own batches are done and wait too: then the offload worker is the bottleneck.
+_HELP_WHEN_DONE = 2
+_MAX_HELPED = 4
 
 
 @dataclass(slots=True)
-class OffloadMeters:
-    """What came from where, since the loader was made."""
+class OffloadCounts:
+    """Which side made how many batches since the loader was created, and how long it waited for prepared ones."""
 
     host: int = 0
-    near: int = 0
+    prepared: int = 0
     helped: int = 0
-    """Made by the host while it waited for an offload worker that was behind."""
+    """Made by the host while it waited for a slow offload worker."""
     late: int = 0
     lost: int = 0
     bad: int = 0
-    near_wait_seconds: float = 0.0
+    wait_seconds: float = 0.0
     longest_wait: float = 0.0
-    bound: float = 0.0
-    log: list[str] = field(default_factory=list)
+    longest_limit: float = 0.0
+    given_up: list[str] = field(default_factory=list)
+
+
+class Turns:
+    """Which batch each slot of an epoch gets. Without a pattern, a prepared batch is taken whenever one is ready."""
+
+    def __init__(self, batches: int, pattern: Pattern | None) -> None:
+        self.batches = batches
+        self.head = 0
+        """The host's next batch."""
+        self.tail = batches
+        """One above the offload worker's next batch."""
+        self.replan(pattern)
+
+    @property
+    def slot(self) -> int:
+        return self.head + self.batches - self.tail
+
+    @property
+    def remaining(self) -> int:
+        return self.tail - self.head
+
+    def replan(self, pattern: Pattern | None) -> None:
+        """Continue with another pattern, whose slot 0 is the next slot."""
+        self.pattern, self._origin = pattern, self.slot
+        self._planned = b"" if pattern is None else pattern.slots(self.remaining)
+
+    def is_prepared(self, ready: bool) -> bool:
+        """Whether the next slot gets a prepared batch; `ready` says whether one is ready."""
+        return ready if self.pattern is None else self.is_planned(self.slot)
+
+    def is_planned(self, slot: int) -> bool:
+        """Whether the pattern gives a prepared batch to a later slot."""
+        at = slot - self._origin
+        return at < len(self._planned) and self._planned[at] == 1
+
+    def take(self, *, prepared: bool) -> int:
+        """Return the batch of the next slot, from the tail or from the head, and go to the slot after it."""
+        if self.remaining < 1:
+            raise IndexError(f"all {self.batches} batches are taken")
+        if prepared:
+            self.tail -= 1
+            return self.tail
+        self.head += 1
+        return self.head - 1
+
+    @property
+    def bottom(self) -> int:
+        """The lowest batch that the offload worker will make; without a pattern, the host's next batch."""
+        if self.pattern is None:
+            return self.head
+        done = self.slot - self._origin
+        left = self.pattern.prepared_before(done + self.remaining) - self.pattern.prepared_before(done)
+        return self.tail - left
+
+
+def wait_limit(seconds_per_batch: float | None) -> float:
+    """Return how long the loader waits for a prepared batch: twice the time that one takes, within 0.5 s and 30 s."""
+    return min(MAX_WAIT_SECONDS, max(MIN_WAIT_SECONDS, 2 * (seconds_per_batch or 0.0)))
+
+
+class PreparedPixels:
+    """The pixels of a prepared batch. If it is late, lost or bad, the host makes it for the same slot.
+
+    The loader waits at most `limit` seconds for it, and not at all if it is bad or the offload worker is gone.
+    """
+
+    def __init__(
+        self, prepared: PreparedBatches, number: int, limit: float, make_on_host: Callable[[], PixelBatch]
+    ) -> None:
+        self._prepared, self._number, self._limit, self._make_on_host = prepared, number, limit, make_on_host
+        self._begun: float | None = None
+        self._on_host: PixelBatch | None = None
+        self.outcome: Outcome = "prepared"
+        self.waited = 0.0
+        """Seconds that the loader has waited for the offload worker."""
+
+    def wait(self, timeout: float) -> bool:
+        if self._on_host is not None:
+            return self._on_host.wait(timeout)
+        if self._begun is None:
+            self._begun = time.perf_counter()
+        left = self._begun + self._limit - time.perf_counter()
+        found = self._prepared.wait(self._number, 0.0 if self._prepared.lost else max(0.0, min(timeout, left)))
+        self.waited = time.perf_counter() - self._begun
+        if found == "ready":
+            return True
+        if found == "bad":
+            self.outcome = "bad"
+        elif self._prepared.lost:
+            self.outcome = "lost"
+        elif self.waited >= self._limit:
+            self.outcome = "late"
+        else:
+            return False
+        self._prepared.skip_from(self._number)
+        self._on_host = self._make_on_host()
+        return self._on_host.wait(0.0)
+
+    def take(self) -> list[Stack]:
+        return self._prepared.take(self._number) if self._on_host is None else self._on_host.take()
+
+    def failures(self) -> list[tuple[int, int, int, str, str]]:
+        return [] if self._on_host is None else self._on_host.failures()
 
 
 class OffloadSupply:
-    """Gives the drafts of one epoch, whoever makes them. `decide` is asked at each slot how to go on.
+    """Supplies the batches of one epoch, whoever makes them.
 
-    `finished` is called with the last one: how many there were, how many of them prepared, and seconds since the first.
+    The host's batches are submitted ahead; their slots are decided later. A prepared batch that is not there in time is
+    made by the host for its slot, so the order is the strategy's, whatever fails.
 
-    The host's batches are submitted ahead as ever; which slot they are for is found out when it comes. A near batch
-    that does not come in time is redone for its slot, so the order is the strategy's, whatever fails.
+    `decide` is called before a slot, and returns the slot before which to call it again. `finished` is called with the
+    last batch: with the number of batches, how many of them were prepared, and the seconds since the first.
     """
 
     def __init__(
@@ -73,176 +180,181 @@ class OffloadSupply:
         tail: EpochBatches,
         gather: Gather,
         source: PixelSource,
-        near: PreparedBatches,
+        prepared: PreparedBatches,
         thread: ReadingThread,
         turns: Turns,
         *,
         ahead: int,
-        helps: bool,
-        measure: Measure,
-        meters: OffloadMeters,
-        decide: Callable[[OffloadSupply, StopSign], None],
+        pace: PaceMeter,
+        counts: OffloadCounts,
+        decide: Callable[[OffloadSupply, StopSign], int],
         finished: Callable[[int, int, float], None],
     ) -> None:
         self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
-        self.near, self._thread, self.turns = near, thread, turns
-        self._ahead, self._helps = ahead, helps
-        self.measure, self._meters, self._decide, self._finished = measure, meters, decide, finished
+        self.prepared, self._thread, self.turns = prepared, thread, turns
+        self._ahead, self.pace = ahead, pace
+        self._counts, self._decide, self._finished = counts, decide, finished
+        self._decide_at = 0
         self._begun: float | None = None
-        self._prepared = 0
+        self._prepared_count = 0
         self._host: deque[Draft] = deque()
         self._claimed = 0
         self._redone: dict[int, Draft] = {}
         self._helped: dict[int, Draft] = {}
         self._late_in_a_row = self._bad_in_a_row = 0
         self.given_up: str | None = None
+        """Why no more prepared batches are used in this epoch, if so."""
         self.taken = bytearray()
-        """For each slot that was given out, whether it was the offload worker's."""
+        """For each slot so far, whether it got a batch from the tail."""
 
     def __len__(self) -> int:
         return len(self._batches)
 
     @property
     def claimed(self) -> int:
-        """One above the last batch that the host has begun with, from the head."""
+        """One above the last batch that the host has begun, from the head."""
         return self._claimed
 
     def next(self, stop: StopSign) -> Draft:
         check(stop)
         self._begun = self._begun or time.perf_counter()
-        self._decide(self, stop)
+        if self.turns.slot >= self._decide_at:
+            self._decide_at = self._decide(self, stop)
         self._submit(stop)
-        near = self.turns.is_near(self._near_is_ready())
+        from_tail = self.turns.is_prepared(self._is_next_ready())
         try:
-            draft = self._near_draft() if near else self._host_draft()
+            draft = self._tail_draft() if from_tail else self._head_draft()
         except IndexError:
-            raise Stopped from None  # another thread has just abandoned it
-        self.taken.append(near)
+            raise Stopped from None  # another thread has just abandoned the epoch
+        self.taken.append(from_tail)
         begun = time.perf_counter()
         if isinstance(draft.batch, PreparedPixels):
-            self._wait_for_near(draft.batch, stop)
+            self._wait_for_prepared(draft.batch, stop)
+            self.pace.count(None)
         else:
             wait_for(draft.batch, stop)
-        self.measure.count(isinstance(draft.batch, PreparedPixels), time.perf_counter() - begun)
-        self._note(draft)
+            self.pace.count(time.perf_counter() - begun)
+        self._count(draft.batch)
         self._submit(stop)
         if not self.turns.remaining:
-            self._finished(self.turns.batches, self._prepared, time.perf_counter() - self._begun)
+            self._finished(self.turns.batches, self._prepared_count, time.perf_counter() - self._begun)
         return draft
 
-    def _wait_for_near(self, pixels: PreparedPixels, stop: StopSign) -> None:
-        """Wait, and meanwhile make others of the offload worker's, if it is behind and the host ahead."""
-        while not pixels.wait(_GLANCE if self._helps else SLICE_SECONDS):
-            check(stop)
-            if not self._helps or self.given_up is not None or not self._has_patience_ended(pixels):
-                continue
-            number = self._spared()
-            if number is not None:
-                self._helped[number] = submit(self._tail, number, self._gather, self._source)
-                self.near.leave(number)
-
-    def _has_patience_ended(self, pixels: PreparedPixels) -> bool:
-        """Whether batches of the host's wait too, and half the time has gone by that one takes it.
-
-        It is not waited for until the host has nothing left to do: what it makes of the offload worker's must be done
-        when its slot comes, and not only begun.
-        """
-        pace = self.measure.pace()
-        if pace is None or pixels.waited < pace.host / 2 or len(self._helped) == _MOST_HELPED:
-            return False
-        under_way = (*self._host, *self._redone.values())
-        done = sum(draft.batch.wait(0.0) for draft in under_way)
-        return done >= min(_HELPS_FROM, len(under_way)) and all(d.batch.wait(0.0) for d in self._helped.values())
-
-    def _spared(self) -> int | None:
-        """Give the batch of the offload worker's that the host makes next, to bring it back in time.
-
-        It is not the one after that which is waited for: the offload worker has begun with it before it hears of this.
-        """
-        tail = self.turns.tail
-        lowest = max(self.turns.bottom, self._claimed, tail - _MOST_HELPED - 2)
-        coming = [number for number in range(tail - 1, lowest - 1, -1) if number not in self._helped]
-        return next((number for number in coming[1:2] + coming[:1] if not self.near.has(number)), None)
-
-    def _near_is_ready(self) -> bool:
-        """Whether the offload worker's next batch is settled, and is not one that the host has begun with."""
-        return self.turns.tail > self._claimed and self.near.settled(self.turns.tail) > 0
-
-    def _host_draft(self) -> Draft:
+    def _head_draft(self) -> Draft:
         draft = self._host.popleft()
-        self.turns.take(near=False)
+        self.turns.take(prepared=False)
         return draft
 
-    def _near_draft(self) -> Draft:
-        number = self.turns.take(near=True)
-        if number < self._claimed:  # the host has begun with it, before it was decided whose it is
+    def _tail_draft(self) -> Draft:
+        number = self.turns.take(prepared=True)
+        if number < self._claimed:  # the host began it before the plan gave it to the worker
             self._claimed = number
             return self._host.pop()
         if number in self._helped:
-            self.near.skip(number)
-            self._meters.helped += 1
+            self.prepared.skip_from(number)
+            self._counts.helped += 1
             return self._helped.pop(number)
         if number in self._redone:
-            self.near.skip(number)
-            self._meters.lost += 1
+            self.prepared.skip_from(number)
+            self._counts.lost += 1
             return self._redone.pop(number)
-        rows, repeat = self.near.samples(number) or samples_of(self._tail, number, self._gather)
+        rows, repeat = self.prepared.samples(number) or samples_of(self._tail, number, self._gather)
         epoch, source = self._batches.epoch, self._source
-        pixels = PreparedPixels(self.near, number, self.bound, lambda: source.submit(rows, epoch))
+        pixels = PreparedPixels(self.prepared, number, self.limit, lambda: source.submit(rows, epoch))
         return Draft(epoch, rows, repeat, pixels)
 
-    @property
-    def bound(self) -> float:
-        """How long a prepared batch is waited for; not at all once the offload worker was given up."""
-        beat = self.near.beat
-        return 0.0 if self.given_up else bound_seconds(None if beat is None else beat.seconds_a_batch)
+    def _is_next_ready(self) -> bool:
+        """Whether the next batch of the tail is read or bad, and the host has not begun it."""
+        return self.turns.tail > self._claimed and self.prepared.settled(self.turns.tail) > 0
 
-    def _note(self, draft: Draft) -> None:
-        meters, pixels = self._meters, draft.batch
+    @property
+    def limit(self) -> float:
+        """How long the loader waits for a prepared batch; 0 once no more are used."""
+        beat = self.prepared.beat
+        return 0.0 if self.given_up else wait_limit(None if beat is None else beat.seconds_per_batch)
+
+    def _count(self, pixels: PixelBatch) -> None:
+        counts = self._counts
         if not isinstance(pixels, PreparedPixels):
-            meters.host += 1
+            counts.host += 1
             return
-        meters.near_wait_seconds += pixels.waited
-        meters.longest_wait = max(meters.longest_wait, pixels.waited)
-        meters.bound = max(meters.bound, self.bound)
-        if pixels.fate == "near":
-            meters.near += 1
-            self._prepared += 1
+        counts.wait_seconds += pixels.waited
+        counts.longest_wait = max(counts.longest_wait, pixels.waited)
+        counts.longest_limit = max(counts.longest_limit, self.limit)
+        if pixels.outcome == "prepared":
+            counts.prepared += 1
+            self._prepared_count += 1
             self._late_in_a_row = self._bad_in_a_row = 0
             return
-        meters.host += 1
-        setattr(meters, pixels.fate, getattr(meters, pixels.fate) + 1)
-        if pixels.fate == "late" and self.given_up is None:
-            self._late_in_a_row += 1
-            if self._late_in_a_row >= MOST_LATE:
-                self.give_up(f"{MOST_LATE} prepared batches in a row were late by {self.bound:.3g} s")
-
-        if pixels.fate == "bad" and self.given_up is None:
-            self._bad_in_a_row += 1
-            if self._bad_in_a_row >= MAX_BAD:
-                self.give_up(f"{MAX_BAD} prepared batches in a row could not be used")
+        counts.host += 1
+        setattr(counts, pixels.outcome, getattr(counts, pixels.outcome) + 1)
+        if self.given_up is not None:
+            return
+        self._late_in_a_row += pixels.outcome == "late"
+        self._bad_in_a_row += pixels.outcome == "bad"
+        if self._late_in_a_row >= MAX_LATE:
+            self.give_up(f"{MAX_LATE} prepared batches in a row were late by {self.limit:.3g} s")
+        elif self._bad_in_a_row >= MAX_BAD:
+            self.give_up(f"{MAX_BAD} prepared batches in a row could not be used")
 
     def give_up(self, why: str) -> None:
-        """Expect nothing more of the offload worker in this epoch; its slots stay, and the host fills them."""
+        """Use no more prepared batches in this epoch; the host makes those of their slots."""
         self.given_up = why
-        self._meters.log.append(why)
-        self.near.want(self.turns.tail, None)
+        self._counts.given_up.append(why)
+        self.prepared.want(self.turns.tail, None)
+
+    # Help for an offload worker that is slower than planned.
+
+    def _wait_for_prepared(self, pixels: PreparedPixels, stop: StopSign) -> None:
+        """Wait, and let the host make later batches of the worker if the worker is behind and the host ahead."""
+        while not pixels.wait(_HELP_CHECK_SECONDS):
+            check(stop)
+            if self.given_up is not None or not self._should_help(pixels):
+                continue
+            number = self._next_to_help()
+            if number is not None:
+                self._helped[number] = submit(self._tail, number, self._gather, self._source)
+                self.prepared.skip(number)
+
+    def _should_help(self, pixels: PreparedPixels) -> bool:
+        """Whether batches of the host are done too, and the wait took half the time that the host needs for a batch.
+
+        The host does not wait until it has nothing left to do: a batch that it takes over must be done, not only begun,
+        when its slot comes.
+        """
+        pace = self.pace.pace()
+        if pace is None or pixels.waited < pace.host / 2 or len(self._helped) == _MAX_HELPED:
+            return False
+        in_progress = (*self._host, *self._redone.values())
+        done = sum(draft.batch.wait(0.0) for draft in in_progress)
+        helped_done = all(draft.batch.wait(0.0) for draft in self._helped.values())
+        return done >= min(_HELP_WHEN_DONE, len(in_progress)) and helped_done
+
+    def _next_to_help(self) -> int | None:
+        """Return the batch of the offload worker that the host makes next.
+
+        Not the next one, if possible: the worker has begun it before it sees the new request.
+        """
+        tail = self.turns.tail
+        lowest = max(self.turns.bottom, self._claimed, tail - _MAX_HELPED - 2)
+        coming = [number for number in range(tail - 1, lowest - 1, -1) if number not in self._helped]
+        return next((number for number in coming[1:2] + coming[:1] if not self.prepared.has(number)), None)
 
     # Work for the host, ahead of the trainer.
 
     def _submit(self, stop: StopSign) -> None:
         if self.turns.pattern is None:
-            while self._room and self._claimed < self.turns.tail - self.near.settled(self.turns.tail):
+            while self._has_room and self._claimed < self.turns.tail - self.prepared.settled(self.turns.tail):
                 self._claim(stop)
             return
-        alone = self.given_up is not None or self.near.lost is not None
+        alone = self.given_up is not None or self.prepared.lost is not None
         head, tail = self.turns.head, self.turns.tail
         for slot in range(self.turns.slot, self.turns.slot + _LOOK_AHEAD * self._ahead):
-            if not self._room or head >= tail:
+            if not self._has_room or head >= tail:
                 return
-            if self.turns.is_near_at(slot):
+            if self.turns.is_planned(slot):
                 tail -= 1
-                known = tail in self._redone or tail in self._helped or self.near.has(tail)
+                known = tail in self._redone or tail in self._helped or self.prepared.has(tail)
                 if alone and tail >= self._claimed and not known:
                     check(stop)
                     self._redone[tail] = submit(self._tail, tail, self._gather, self._source)
@@ -252,7 +364,7 @@ class OffloadSupply:
                     self._claim(stop)
 
     @property
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self._host) + len(self._redone) < self._ahead
 
     def _claim(self, stop: StopSign) -> None:

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strategies: pure functions from measured times to the order in which host and prepared batches are taken."""
+"""Strategies: pure functions from measured times to the order of host batches and prepared batches."""
 
-from headrace.offload.strategies._mte import Mte
-from headrace.offload.strategies._paced import Paced
 from headrace.offload.strategies._pattern import Pattern
-from headrace.offload.strategies._strategy import Strategy
-from headrace.offload.strategies._wrr import Wrr
+from headrace.offload.strategies._strategies import Mte, Paced, Strategy, Wrr
 
 __all__ = ["Mte", "Paced", "Pattern", "Strategy", "Wrr"]

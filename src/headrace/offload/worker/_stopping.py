@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends a worker on SIGTERM, SIGINT and SIGHUP, whatever it is doing at that moment.
 
-Python runs a signal's handler in the main thread, between two instructions: one that waits in a call that never
-returns, as for a server that has gone away, would never run it. So the signal wakes a thread of its own, which asks the
-worker to stop and ends the process if it has not stopped within `GRACE_SECONDS`, or when the signal comes again.
+Python runs signal handlers in the main thread, between two instructions. A thread that is blocked in a system call, for
+example on a network mount whose server is gone, never runs them. So the signal wakes another thread, which asks the
+worker to stop and ends the process if it has not stopped within `GRACE_SECONDS`, or when the signal is sent again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Self
 
 GRACE_SECONDS = 10.0
 _SAME_SECONDS = 1.0
-_ENDED = b"\0"  # no signal has this number
+_ENDED = b"\0"  # not the number of a signal
 
 
 def _ending_signals() -> list[signal.Signals]:
-    """Return the signals that end a worker, without those that its caller ignores, as `nohup` does."""
+    """Return the signals that end a worker, except those that are ignored, as under `nohup`."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
 
@@ -31,8 +31,7 @@ def _ending_signals() -> list[signal.Signals]:
 class StopOnSignals:
     """Calls `stop` when the process is asked to end. A context manager, for the main thread.
 
-    The worker then ends in an orderly way, with exit code 0. If it does not within `GRACE_SECONDS`, the process ends
-    with exit code 128 + the signal's number, as a shell reports it.
+    If the worker does not end within `GRACE_SECONDS`, the process exits with code 128 plus the number of the signal.
     """
 
     def __init__(self, stop: Callable[[], None]) -> None:
@@ -69,15 +68,15 @@ class StopOnSignals:
             again = self._next_signal(left)
             if self._has_ended:
                 return
-            # Ctrl-C may come twice at once: from the terminal, and from a parent process that passes it on.
+            # Ctrl-C may arrive twice at once: from the terminal, and from a parent process that passes it on.
             if again is not None and time.monotonic() - asked > _SAME_SECONDS:
                 break
-        sys.stderr.write(f"stopped by {number.name} before the worker had ended by itself\n")
+        sys.stderr.write(f"stopped by {number.name} before the worker had ended\n")
         sys.stderr.flush()
         os._exit(128 + number)
 
     def _next_signal(self, timeout: float | None) -> signal.Signals | None:
-        """Wait for one of the signals; None if the worker has ended or the time is over."""
+        """Wait for one of the signals; None if the worker has ended or after `timeout` seconds."""
         self._has_ended = False
         while select.select([self._read_end], [], [], timeout)[0]:
             byte = os.read(self._read_end, 1)
@@ -90,5 +89,5 @@ class StopOnSignals:
 
 
 def _wake(number: int, frame: Any) -> None:
-    """Let Python write the signal's number to the thread, which it does for signals that have a handler."""
+    """Do nothing: Python writes the number of a signal to the wakeup descriptor only if it has a handler."""
     del number, frame

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offload worker's loop: finds ranks to serve, makes their batches in turn, publishes them, says that it lives.
+"""The offload worker's main loop: finds ranks, makes their batches in turn, publishes them, writes heartbeats.
 
-Ranks are strangers to one another. Whatever one of them has in its folder, the others are served: an error ends the
-service of the rank that it came from (`_contained`), and a batch that takes long holds up its own recipe only.
+Ranks are independent. An error ends the service of the rank that it came from (`_contain`), and a batch that takes long
+delays only batches of its own recipe.
 """
 
 from __future__ import annotations
@@ -18,60 +18,58 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.errors import HeadraceError
-from headrace.offload._accounting import Account
-from headrace.offload.exchange._folder import sweep_rank
-from headrace.offload.exchange._machine import new_token
-from headrace.offload.exchange._names import BEAT_SECONDS, BatchName
-from headrace.offload.exchange._worker import Gone
-from headrace.offload.worker._batches import PendingBatch
-from headrace.offload.worker._makers import Makers
-from headrace.offload.worker._search import Search
-from headrace.offload.worker._served import Served
+from headrace.offload._cost import CostMeter
+from headrace.offload.exchange._documents import BEAT_SECONDS, BatchName, new_token
+from headrace.offload.exchange._folder import remove_abandoned_rank
+from headrace.offload.worker._makers import Makers, PendingBatch
+from headrace.offload.worker._rank import RankGone, ServedRank
+from headrace.offload.worker._search import RankSearch
 
-# Each look costs a fifth of a millisecond, which an eighth of a core feels: while a batch is made there are few.
-_MAKING_SECONDS = 0.1
-_WAIT_SECONDS = 0.02
+# One round of the loop costs 0.2 ms, which is noticeable on an eighth of a core: rounds are rare while a batch is made.
+_WAIT_SECONDS = 0.1
+# With several recipes, a batch of one may be done while the loop waits for a batch of another.
+_WAIT_SECONDS_OF_MANY = 0.01
+_PAUSE_SECONDS = 0.02
 _IDLE_SECONDS = 0.05
-_SAMPLES_A_THREAD = 2
-# A batch of one recipe may be done while that of another is waited for.
-_MIXED_SECONDS = 0.01
+_SAMPLES_PER_THREAD = 2
 
 _log = logging.getLogger("headrace.offload")
 
 
 class WorkerProgress(NamedTuple):
-    """How an offload worker is doing, for people to look at."""
+    """What an offload worker has done and what is wrong, to show to the user."""
 
     ranks: int
     batches: int
-    """Given to all ranks so far."""
-    given_bytes: int
-    seconds_a_batch: float | None
+    """Prepared so far, for all ranks."""
+    written_bytes: int
+    seconds_per_batch: float | None
     held_bytes: int
+    """Of batches that were not read yet."""
     cpu_seconds: float
     trouble: str
 
 
-class Flight(NamedTuple):
-    """A batch that is being made."""
+class BatchInProgress(NamedTuple):
+    """A batch that was submitted, and the rank that it is for."""
 
-    served: Served
+    rank: ServedRank
     name: BatchName
-    making: PendingBatch
+    pending: PendingBatch
 
 
 class OffloadWorker:
-    """Prepares batches for all ranks in an exchange folder, one batch of each in turn.
+    """Prepares batches for all ranks in an exchange folder, in turn.
 
     Args:
-        dataset: The dataset, as the host has it; its fingerprint is compared.
-        exchange: The folder that both sides see. It may appear later, and vanish.
-        threads: Samples that are worked on at a time.
-        ahead_bytes: How many bytes of unread batches may lie in the folder, of all ranks together; each has one batch
-            at least.
-        ranks: Serve these alone; None is all.
-        watts: What a busy core takes, for the energy account.
-        report: Is called with a line of text when a rank is taken, has ended, or is refused; None logs it (INFO).
+        dataset: The dataset; it must have the fingerprint of the host's.
+        exchange: The folder that both sides can write to. It may be created later, and may disappear.
+        threads: How many samples are loaded at a time.
+        ahead_bytes: Maximum bytes of unread batches in the folder, for all ranks together. Each rank may always have
+            one batch.
+        ranks: Serve only these ranks; None serves all.
+        watts: Power of a busy core, for the energy figures.
+        report: Called with a line of text when a rank is claimed, finished or refused; None logs it (INFO).
 
     """
 
@@ -87,201 +85,198 @@ class OffloadWorker:
         report: Callable[[str], None] | None = None,
     ) -> None:
         self.name = new_token()
-        self._exchange, self._threads = exchange, threads
-        self._ahead_bytes = ahead_bytes
+        self._threads, self._ahead_bytes = threads, ahead_bytes
         self._report = report or _log.info
-        self._makers = Makers(dataset, threads)  # opens the dataset: what is wrong with it is better said now
-        self._search = Search(exchange, self.name, self._makers, ranks, self._report)
-        self._account = Account(watts)
-        self._cost = self._account.cost()
-        self._served: deque[Served] = deque()  # whose turn is next comes first
-        self._members: tuple[Served, ...] = ()  # the same, for other threads to look at
-        self._flights: deque[Flight] = deque()
-        self._lost: set[Served] = set()
+        self._makers = Makers(dataset, threads)  # opens the dataset, so that errors are raised here
+        self._search = RankSearch(exchange, self.name, self._makers, ranks, self._report)
+        self._meter = CostMeter(watts)
+        self._cost = self._meter.cost()
+        self._ranks: deque[ServedRank] = deque()  # the next one to get a batch first
+        self._shared_ranks: tuple[ServedRank, ...] = ()  # the same, for other threads
+        self._batches: deque[BatchInProgress] = deque()
+        self._lost: set[ServedRank] = set()
         self._past_bytes = self._past_batches = 0
         self._has_served = self._stopped = False
 
     def stop(self) -> None:
-        """Let `run` end soon. Takes no lock, so a signal's handler may call it."""
+        """Let `run` end soon. Takes no lock, so a signal handler may call it."""
         self._stopped = True
 
     def run(self, *, once: bool = False, show: Callable[[OffloadWorker], None] | None = None) -> None:
-        """Serve until `stop` is called, or with `once` until all that was served has ended; `show` is called often."""
-        with self._beating():
+        """Serve until `stop` is called, or with `once` until all ranks that were served have ended.
+
+        `show` is called after each round of the loop.
+        """
+        with self._heartbeats():
             try:
-                while not self._stopped and not (once and self._has_served and not self._served):
-                    self._look_around()
+                while not self._stopped and not (once and self._has_served and not self._ranks):
+                    self._update_ranks()
                     if not self._work():
-                        time.sleep(_WAIT_SECONDS if self._served else _IDLE_SECONDS)
+                        time.sleep(_PAUSE_SECONDS if self._ranks else _IDLE_SECONDS)
                     if show is not None:
                         show(self)
             finally:
-                self._leave()
+                self._end()
 
     def progress(self) -> WorkerProgress:
-        """Tell people how it goes."""
-        served = self._members
-        times = [one.seconds_a_batch for one in served if one.seconds_a_batch is not None]
+        """Return what was done so far. Any thread may call this."""
+        ranks = self._shared_ranks
+        times = [rank.seconds_per_batch for rank in ranks if rank.seconds_per_batch is not None]
         return WorkerProgress(
-            ranks=len(served),
-            batches=self._past_batches + sum(one.batches for one in served),
-            given_bytes=self._past_bytes + sum(one.written_bytes for one in served),
-            seconds_a_batch=sum(times) / len(times) / max(1, len(served)) if times else None,
-            held_bytes=sum(one.held_bytes for one in served),
+            ranks=len(ranks),
+            batches=self._past_batches + sum(rank.batches for rank in ranks),
+            written_bytes=self._past_bytes + sum(rank.written_bytes for rank in ranks),
+            seconds_per_batch=sum(times) / len(times) / max(1, len(ranks)) if times else None,
+            held_bytes=sum(rank.held_bytes for rank in ranks),
             cpu_seconds=self._cost.cpu_seconds,
-            trouble=next((one.trouble for one in served if one.trouble), self._search.trouble),
+            trouble=next((rank.trouble for rank in ranks if rank.trouble), self._search.trouble),
         )
 
-    # Whom to serve.
+    # Ranks.
 
-    def _look_around(self) -> None:
-        for found in self._search.look({served.near.folder for served in self._served}):
-            self._served.append(found)
-            self._members = tuple(self._served)
+    def _update_ranks(self) -> None:
+        due = time.monotonic() >= self._search.next_at
+        for found in self._search.find({rank.cells.folder for rank in self._ranks}) if due else ():
+            self._ranks.append(found)
+            self._shared_ranks = tuple(self._ranks)
             self._has_served = True
             self._report(f"serving {found.title}: batches of {found.maker.batch_size} samples")
             if self._stopped:
                 return
-        share = self._ahead_bytes // max(1, len(self._served))
-        for served in self._members:
-            with self._contained(served):
-                if served not in self._lost:
-                    self._refresh(served, share)
-            if served in self._lost:
-                self._drop(served)
+        ahead_bytes = self._ahead_bytes // max(1, len(self._ranks))
+        for rank in self._shared_ranks:
+            with self._contain(rank):
+                if rank not in self._lost:
+                    rank.update(ahead_bytes)
+                    if rank.is_abandoned():
+                        self._lost.add(rank)
+                        remove_abandoned_rank(rank.cells.folder)
+            if rank in self._lost:
+                self._drop(rank)
 
     @contextlib.contextmanager
-    def _contained(self, served: Served) -> Iterator[None]:
-        """Keep what goes wrong with one rank from the others."""
+    def _contain(self, rank: ServedRank) -> Iterator[None]:
+        """Handle an error of one rank, so that the others are served."""
         try:
             try:
                 yield
             except OSError as error:
-                served.fail(error)
-        except Gone:
-            self._lost.add(served)
+                rank.fail(error)
+        except RankGone:
+            self._lost.add(rank)
         except Exception as error:  # noqa: BLE001 - a forged rank can fail in any way
-            self._lost.add(served)
-            with contextlib.suppress(Gone, OSError, ValueError):
-                self._search.refuse(served.near, f"{type(error).__name__}: {error}")
+            self._lost.add(rank)
+            with contextlib.suppress(RankGone, OSError, ValueError):
+                self._search.refuse(rank.cells, f"{type(error).__name__}: {error}")
 
-    def _refresh(self, served: Served, ahead_bytes: int) -> None:
-        served.refresh(ahead_bytes)
-        if served.is_abandoned():
-            self._lost.add(served)
-            sweep_rank(served.near.folder)
-
-    def _drop(self, served: Served) -> None:
-        self._served.remove(served)
-        self._members = tuple(self._served)
-        self._lost.discard(served)
-        self._past_batches += served.batches
-        self._past_bytes += served.written_bytes
-        self._flights = deque(flight for flight in self._flights if flight.served is not served)
-        self._makers.give_back(served.near)
-        self._report(f"finished {served.title}: {served.gave}")
+    def _drop(self, rank: ServedRank) -> None:
+        self._ranks.remove(rank)
+        self._shared_ranks = tuple(self._ranks)
+        self._lost.discard(rank)
+        self._past_batches += rank.batches
+        self._past_bytes += rank.written_bytes
+        self._batches = deque(batch for batch in self._batches if batch.rank is not rank)
+        self._makers.give_back(rank.cells)
+        self._report(f"finished {rank.title}: {rank.summary}")
 
     # Batches.
 
     def _work(self) -> bool:
-        """Bring the oldest batch under way a little further, and others with it; False if there is none."""
-        # What the host has made itself meanwhile need not be finished.
-        self._flights = deque(flight for flight in self._flights if flight.served.wants(flight.name))
-        self._begin()
-        if not self._flights:
+        """Submit batches and publish the first that is done; False if there is nothing to do."""
+        # Forget batches that the host has made itself meanwhile.
+        self._batches = deque(batch for batch in self._batches if batch.rank.wants(batch.name))
+        self._submit()
+        if not self._batches:
             return False
-        done = self._done()
+        done = self._wait()
         if done is not None:
-            self._begin(1)  # threads go on while this one is written
-            self._flights.remove(done)
+            self._submit(1)  # so that the threads have work while this batch is written
+            self._batches.remove(done)
             self._finish(done)
         return True
 
-    def _done(self) -> Flight | None:
-        """Wait a little for the oldest batch of any recipe."""
-        oldest: dict[int, Flight] = {}
-        for flight in self._flights:
-            oldest.setdefault(id(flight.served.maker), flight)
-        first = True
-        for flight in oldest.values():
-            seconds = (_MAKING_SECONDS if len(oldest) == 1 else _MIXED_SECONDS) if first else 0.0
-            first = False
-            with self._contained(flight.served):
-                if flight.making.wait(seconds):
-                    return flight
+    def _wait(self) -> BatchInProgress | None:
+        """Wait a little for the oldest batch of each recipe; return one that is done."""
+        oldest: dict[int, BatchInProgress] = {}
+        for batch in self._batches:
+            oldest.setdefault(id(batch.rank.maker), batch)
+        seconds = _WAIT_SECONDS if len(oldest) == 1 else _WAIT_SECONDS_OF_MANY
+        for batch in oldest.values():
+            with self._contain(batch.rank):
+                if batch.pending.wait(seconds):
+                    return batch
+            seconds = 0.0
         return None
 
-    def _begin(self, more: int = 0) -> None:
-        """Submit batches, of each rank in turn, until each recipe has enough under way, and `more`."""
+    def _submit(self, more: int = 0) -> None:
+        """Submit batches of each rank in turn, until each recipe has enough in progress, plus `more`."""
         idle = 0
-        while idle < len(self._served) and not self._stopped:
-            served = self._served[0]
-            self._served.rotate(-1)
-            begun = False
-            with self._contained(served):
-                begun = self._begin_next(served, more)
-            idle = 0 if begun else idle + 1
+        while idle < len(self._ranks) and not self._stopped:
+            rank = self._ranks[0]
+            self._ranks.rotate(-1)
+            submitted = False
+            with self._contain(rank):
+                submitted = self._submit_next(rank, more)
+            idle = 0 if submitted else idle + 1
 
-    def _begin_next(self, served: Served, more: int) -> bool:
-        """Submit the next batch of a rank; False if it has none, or enough is under way."""
-        under_way = sum(flight.served.maker is served.maker for flight in self._flights)
-        if served in self._lost or under_way >= self._most_flights(served) + more:
+    def _submit_next(self, rank: ServedRank, more: int) -> bool:
+        """Submit the next batch of a rank; False if it needs none, or enough are in progress."""
+        in_progress = sum(batch.rank.maker is rank.maker for batch in self._batches)
+        # Enough that each thread finds a sample waiting, however small the batches are.
+        enough = max(1, -(-_SAMPLES_PER_THREAD * self._threads // rank.maker.batch_size))
+        if rank in self._lost or in_progress >= enough + more:
             return False
-        name = served.next_name([flight.name for flight in self._flights if flight.served is served])
+        name = rank.next_name([batch.name for batch in self._batches if batch.rank is rank])
         if name is None:
             return False
         try:
-            self._flights.append(Flight(served, name, served.maker.begin(name)))
+            self._batches.append(BatchInProgress(rank, name, rank.maker.begin(name)))
         except (HeadraceError, IndexError, ValueError) as error:
-            self._publish(served, name, {}, str(error))
+            self._publish(rank, name, {}, str(error))
             return False
         return True
 
-    def _most_flights(self, served: Served) -> int:
-        """Enough for each thread to find samples waiting, however small the batches."""
-        return max(1, -(-_SAMPLES_A_THREAD * self._threads // served.maker.batch_size))
-
-    def _finish(self, flight: Flight) -> None:
-        with self._contained(flight.served):
+    def _finish(self, done: BatchInProgress) -> None:
+        with self._contain(done.rank):
             try:
-                batch = flight.making.take()
+                batch = done.pending.take()
             except HeadraceError as error:
-                self._publish(flight.served, flight.name, {}, str(error))
+                self._publish(done.rank, done.name, {}, str(error))
             else:
-                self._publish(flight.served, flight.name, batch)
+                self._publish(done.rank, done.name, batch)
 
-    def _publish(self, served: Served, name: BatchName, batch: Any, declined: str | None = None) -> None:
-        with self._contained(served):
-            served.publish(name, batch, declined)
-        if served not in self._lost:
-            self._say(served)
+    def _publish(self, rank: ServedRank, name: BatchName, batch: Any, declined: str | None = None) -> None:
+        with self._contain(rank):
+            rank.publish(name, batch, declined)
+        if rank not in self._lost:
+            self._write_heartbeat(rank)
 
-    # Signs of life.
+    # Heartbeats.
 
-    def _say(self, served: Served) -> None:
+    def _write_heartbeat(self, rank: ServedRank) -> None:
         beat = replace(
-            served.heartbeat(),
-            ranks=len(self._members),
+            rank.heartbeat(),
+            ranks=len(self._shared_ranks),
             threads=self._threads,
-            written_bytes=self._past_bytes + sum(one.written_bytes for one in self._members),
-            **self._account.brought_up(self._cost)._asdict(),
+            written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
+            **self._cost._asdict(),
         )
         with contextlib.suppress(OSError):
-            served.near.say(beat)
+            rank.cells.write(beat)
 
     @contextlib.contextmanager
-    def _beating(self) -> Iterator[None]:
-        """Say often that this process lives, however long a batch takes."""
+    def _heartbeats(self) -> Iterator[None]:
+        """Write heartbeats in a thread, however long a batch takes."""
         ended = threading.Event()
 
-        def beat() -> None:
+        def run() -> None:
             while not ended.wait(0.8 * BEAT_SECONDS):
-                self._cost = self._account.cost()  # half a millisecond, too much for each batch
-                for served in self._members:
-                    with self._contained(served):
-                        self._say(served)
+                self._cost = self._meter.cost()  # takes 0.5 ms, too long to do it for each batch
+                for rank in self._shared_ranks:
+                    with self._contain(rank):
+                        self._write_heartbeat(rank)
 
-        thread = threading.Thread(target=beat, name="headrace-offload-beat", daemon=True)
+        thread = threading.Thread(target=run, name="headrace-offload-beat", daemon=True)
         thread.start()
         try:
             yield
@@ -289,13 +284,13 @@ class OffloadWorker:
             ended.set()
             thread.join()
 
-    def _leave(self) -> None:
-        """Say that nothing more will come. What is published stays: the host can still read it, and removes it."""
-        self._flights.clear()
-        self._cost = self._account.cost()
-        for served in self._served:
-            served.state = "ended"
-            with self._contained(served):
-                self._say(served)
-            self._report(f"left {served.title}: {served.gave}")
+    def _end(self) -> None:
+        """Write that this worker has ended. Published batches stay: the host can read them, and removes them."""
+        self._batches.clear()
+        self._cost = self._meter.cost()
+        for rank in self._ranks:
+            rank.state = "ended"
+            with self._contain(rank):
+                self._write_heartbeat(rank)
+            self._report(f"left {rank.title}: {rank.summary}")
         self._makers.close()
