@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ FRAMEWORK_USERS = {
     "ray": {"building", "offload"},
 }
 LINE_BUDGET = 500
+MAX_FILES_IN_A_FOLDER = 16
 NO_NAMES = {"common", "helper", "helpers", "misc", "util", "utils"}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -116,6 +118,52 @@ def test_files_are_short():
     lengths = {named(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
 
     assert {name: length for name, length in lengths.items() if length > LINE_BUDGET} == {}
+
+
+def test_a_class_name_has_one_meaning():
+    """No class name is defined twice in the package, private ones included."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(named(path))
+
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_folders_are_not_crowded():
+    """A folder with more than 16 files should be divided."""
+    counts = Counter(named(path.parent) for path in MODULES)
+
+    assert {folder: count for folder, count in counts.items() if count > MAX_FILES_IN_A_FOLDER} == {}
+
+
+def private_imports(path: Path, room: str) -> Iterator[str]:
+    """Yield every private module or name of another room that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package, *parts = name.split(".")
+            private = any(part.startswith("_") and not part.startswith("__") for part in parts[1:])
+            if package == "headrace" and private and parts[0] not in {room, "_core"}:
+                yield name
+
+
+@pytest.mark.parametrize("folder", ["src/headrace", "tests", "benchmarks", "examples", "spec"])
+def test_private_names_stay_in_their_room(folder):
+    """A module or name with an underscore is imported only by its own room and by the tests of that room."""
+    found = {
+        named(path): names
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (names := list(private_imports(path, path.relative_to(ROOT / folder).parts[0].removesuffix(".py"))))
+    }
+
+    assert found == {}
 
 
 def test_files_are_named_for_something():
