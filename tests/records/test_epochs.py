@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random transforms draw anew in every epoch of PyTorch's DataLoader, with `set_epoch` and without."""
+"""Random transforms draw again in every epoch of PyTorch's DataLoader, with `set_epoch` and without."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import headrace
 from headrace import transforms
 
 data = pytest.importorskip("torch.utils.data")
+# PyTorch warns of more workers than cores: on one core, of two.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 WAYS = {
     "no workers": {"num_workers": 0},
