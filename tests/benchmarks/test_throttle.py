@@ -69,7 +69,8 @@ def run(body: str, number: int | None = None) -> tuple[list[str], str]:
         first = ran.stdout.readline()
         if number is not None:
             ran.send_signal(number)
-        out, err = ran.communicate(timeout=30)
+        # Not communicate, which would miss what readline has read ahead.
+        out, err = ran.stdout.read(), ran.stderr.read()
     return [first.strip(), *out.split("\n")], err
 
 
