@@ -194,7 +194,7 @@ def test_build_takes_the_number_of_renditions(tmp_path: Path) -> None:
 
 
 def test_renditions_need_a_plan_with_as_many_formats(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give plan too"):
+    with pytest.raises(ValueError, match="give a plan too"):
         headrace.Writer(tmp_path / "a.hr", fields=FIELDS, renditions=2)
     with pytest.raises(ValueError, match="1 to 2 renditions"):
         headrace.Writer(tmp_path / "b.hr", fields=FIELDS, plan=make_plan("raw", "png"), renditions=3)
