@@ -16,6 +16,7 @@ from tests.planning.conftest import make_cost
 
 from headrace import errors
 from headrace.planning import Calibration, Machine, Plan, Prediction, predict, solve
+from headrace.planning._search import MIN_GAIN
 from headrace.records.plan import load_plan, parse_mixes
 
 numbers = st.floats(0.01, 100)
@@ -196,7 +197,7 @@ random_costs = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5)
 @settings(max_examples=25, deadline=None)
 @given(random_costs, numbers, st.sampled_from([1, 2, 8]), st.sampled_from([0.0, 0.01, 0.2]))
 def test_no_single_format_and_no_pair_is_better(costs, gigabytes, cores, step):
-    """With unlimited disk: as good as a fine grid of all pairs, and never slower than one format alone."""
+    """With unlimited disk: a pair on a fine grid gains less than MIN_GAIN, and one format alone gains nothing."""
     named = [make_cost(f"f{k}", megabytes, ms) for k, (megabytes, ms) in enumerate(costs)]
     calibration = Calibration(costs=tuple(named), images=10, sampled=1, batch_size=4)
     machine = Machine(storage_rate=gigabytes * 1e9, cores=cores)
@@ -210,4 +211,4 @@ def test_no_single_format_and_no_pair_is_better(costs, gigabytes, cores, step):
     assert sum(shares_of(found).values()) == pytest.approx(1, abs=1e-9)
     assert min(shares_of(found).values()) >= 0.0199
     assert found.predicted.rate >= found.best_single.rate * (1 - 1e-9)
-    assert found.predicted.rate >= 0.985 * max(rates, default=0)
+    assert found.predicted.rate >= (1 - MIN_GAIN) * max(rates, default=0) * (1 - 1e-3)  # shares are rounded
