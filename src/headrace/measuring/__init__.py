@@ -2,7 +2,7 @@
 """Instruments that planning and profiling share: time, memory, energy, storage, other load, samples of images."""
 
 from headrace.measuring._cold import drop, read_file
-from headrace.measuring._energy import WATTS_PER_CORE, EnergyCounter, estimated_joules
+from headrace.measuring._energy import WATTS_PER_CORE, EnergyCounter
 from headrace.measuring._images import (
     FILE_KINDS,
     FileRange,
@@ -44,7 +44,6 @@ __all__ = [
     "cpu_name",
     "drop",
     "encoded_image",
-    "estimated_joules",
     "from_dataset",
     "from_source",
     "list_items",

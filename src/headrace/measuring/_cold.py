@@ -28,26 +28,20 @@ def drop(paths: Iterable[str | Path]) -> None:
     if not hasattr(os, "posix_fadvise"):
         return
     for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            if _cached_pages(handle)[0]:
+        with Path(path).open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if _cached_pages(file.fileno())[0]:
                 # Only then: syncing takes milliseconds on a busy disk.
-                os.fdatasync(handle)
-                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
+                os.fdatasync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def cached_share(paths: Iterable[str | Path]) -> float | None:
     """Return the share of these files' pages that are in memory; None if the kernel does not report it."""
     cached = total = 0
     for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            found = _cached_pages(handle)
-        finally:
-            os.close(handle)
+        with Path(path).open("rb", buffering=0) as file:
+            found = _cached_pages(file.fileno())
         cached, total = cached + found[0], total + found[1]
     return cached / total if total and _mincore() is not None else None
 

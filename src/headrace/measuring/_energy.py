@@ -16,13 +16,7 @@ WATTS_PER_CORE = 10.0
 
 
 class EnergyCounter:
-    """Counts joules from all RAPL and NVML counters that can be read.
-
-    Args:
-        powercap: The folder with the RAPL counters.
-        gpus: Whether to count NVIDIA GPUs too.
-
-    """
+    """Counts joules from all counters that can be read: RAPL in the folder `powercap`, and NVIDIA GPUs by NVML."""
 
     def __init__(self, powercap: Path = POWERCAP, *, gpus: bool = True) -> None:
         self._packages = [package for package in map(_Package, _package_folders(powercap)) if package.is_readable]
@@ -98,8 +92,3 @@ def _nvml_counters() -> list[Callable[[], float]]:
         lambda handle=handle: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3  # type: ignore[misc]
         for handle in handles
     ]
-
-
-def estimated_joules(cpu_seconds: float, watts_per_core: float = WATTS_PER_CORE) -> float:
-    """Estimate the energy of this much CPU time."""
-    return cpu_seconds * watts_per_core

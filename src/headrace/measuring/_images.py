@@ -15,7 +15,7 @@ import numpy.typing as npt
 from headrace import formats
 from headrace.errors import BadSource, HeadraceError
 from headrace.measuring._cold import read_file
-from headrace.measuring._sampling import spread_by_size
+from headrace.measuring._sampling import image_fields, spread_by_size
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
 from headrace.sources import Encoded, Item, Source
@@ -83,14 +83,9 @@ class ImageSample:
 
 
 def from_source(source: Source, root: str, items: Sequence[Item], *, complete: bool) -> ImageSample:
-    """Load some images of a source, of all sizes in proportion; damaged ones are skipped.
+    """Load some images of the source at `root`, of all sizes in proportion; damaged ones are skipped.
 
-    Args:
-        source: The source.
-        root: Its path.
-        items: Its samples, from `list_items`.
-        complete: Whether these are all.
-
+    `items` and `complete` are from `list_items`.
     """
     contents, extents = [], []
     damage = ""
@@ -119,10 +114,7 @@ def from_source(source: Source, root: str, items: Sequence[Item], *, complete: b
 
 def encoded_image(source: Source, item: Item) -> Encoded:
     """Return the first image of a sample as the source has it."""
-    fields = [name for name, kind in source.fields.items() if kind == "image"]
-    if not fields:
-        raise BadSource(f"a source must have an image field; got {', '.join(source.fields)}")
-    value = source.load(item)[fields[0]]
+    value = source.load(item)[image_fields(source)[0]]
     if not isinstance(value, Encoded):
         raise BadSource(f"{item.key} must be an encoded image; got an array. Build a dataset from it and profile that")
     return value

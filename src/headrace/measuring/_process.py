@@ -81,7 +81,7 @@ class NoiseMonitor:
 def cpu_seconds() -> float:
     """Return the CPU time so far of this process, its children that ended, and its descendants that run."""
     spent = os.times()
-    descendant_ticks = sum(_cpu_ticks(pid) for pid in descendants())
+    descendant_ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in descendants())
     children = spent.children_user + spent.children_system
     return time.process_time() + children + descendant_ticks / os.sysconf("SC_CLK_TCK")
 
@@ -130,14 +130,10 @@ def cpu_name() -> str | None:
 def descendants() -> list[int]:
     """Return the ids of all processes that this one started, directly or not; none where there is no /proc."""
     children: dict[int, list[int]] = defaultdict(list)
-    try:
-        entries = [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
-    except OSError:
-        return []
-    for pid in entries:
-        fields = _stat(pid)
-        if fields is not None:
-            children[int(fields[1])].append(pid)
+    with suppress(OSError):
+        for pid in [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]:
+            if fields := _stat(pid):
+                children[int(fields[1])].append(pid)
     found, pending = [], [os.getpid()]
     while pending:
         below = children.get(pending.pop(), [])
@@ -146,18 +142,11 @@ def descendants() -> list[int]:
     return found
 
 
-def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the name, which may contain anything; None if the process ended."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()
-
-
-def _cpu_ticks(pid: int) -> int:
-    fields = _stat(pid)
-    return 0 if fields is None else sum(map(int, fields[11:15]))
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name, which may contain anything; none if the process ended."""
+    with suppress(OSError):
+        return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return []
 
 
 def _bytes_in(path: Path, name: str) -> int | None:

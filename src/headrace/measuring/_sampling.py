@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -45,29 +46,26 @@ class SourceSample:
 
 
 def take_sample(source: Any, n: int) -> SourceSample:
-    """Choose `n` samples of a source, always the same ones. Samples that cannot be decoded are skipped.
+    """Choose `n` samples of anything that `headrace.build` accepts, always the same ones; skip those that are damaged.
 
-    Args:
-        source: A dataset, a path, or anything else that `headrace.build` accepts.
-        n: How many samples. Of a source that can be read only once, the first `n` are taken.
-
+    Of a source that can be read only once, the first `n` are taken.
     """
-    opened = open_any(source)
+    is_open = hasattr(source, "items") and hasattr(source, "load")
+    opened: Source = source if is_open else open_source(Path(source) if isinstance(source, PathLike) else source)
     if opened.sequential:
         return _decodable(opened, islice(opened.items(), n))
-    suffixes: dict[str, int] = {}
+    suffixes: Counter[str] = Counter()
 
     def listed() -> Iterator[Item]:
         for item in opened.items():
-            suffix = _suffix(item.key)
-            suffixes[suffix] = suffixes.get(suffix, 0) + 1
+            suffixes[_suffix(item.key)] += 1
             yield item
 
     drawn = heapq.nsmallest(_MAX_LISTED, listed(), key=lambda item: (hash64(_SEED + item.key), item.key))
     found = _decodable(opened, [drawn[k] for k in spread_by_size([item.n_bytes for item in drawn], n)])
     # One file of another kind may not be in the sample, but its name shows that not all files have one format.
     own_format = found.own_format if len(suffixes) == 1 else None
-    return replace(found, images=sum(suffixes.values()), own_format=own_format)
+    return replace(found, images=suffixes.total(), own_format=own_format)
 
 
 def spread_by_size(sizes: Sequence[int] | np.ndarray[Any, Any], n: int) -> list[int]:
@@ -97,19 +95,17 @@ def list_items(source: Source, seconds: float) -> tuple[list[Item], bool]:
     return found, True
 
 
-def open_any(source: Any) -> Source:
-    """Open a source, or return one that is open."""
-    if hasattr(source, "items") and hasattr(source, "load"):
-        given: Source = source
-        return given
-    return open_source(Path(source) if isinstance(source, PathLike) else source)
+def image_fields(source: Source) -> list[str]:
+    """Return the names of a source's image fields, at least one."""
+    images = [name for name, kind in source.fields.items() if kind == "image"]
+    if not images:
+        raise BadSource(f"a source must have an image field; got {', '.join(source.fields) or 'no fields'}")
+    return images
 
 
 def _decodable(source: Source, items: Iterable[Item]) -> SourceSample:
     """Return the items whose images can be decoded, as a source."""
-    images = [name for name, kind in source.fields.items() if kind == "image"]
-    if not images:
-        raise BadSource(f"a source must have an image field; got {', '.join(source.fields) or 'no fields'}")
+    images = image_fields(source)
     kept: list[Item] = []
     loaded: dict[str, dict[str, object]] = {}
     skipped: list[str] = []
@@ -157,15 +153,7 @@ class _SourceSubset:
 
     def __init__(self, source: Source, items: Sequence[Item], loaded: Mapping[str, dict[str, object]]) -> None:
         self._source, self._items, self._loaded = source, items, loaded
-        self.kind = source.kind
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        return self._source.fields
-
-    @property
-    def classes(self) -> Sequence[str] | None:
-        return self._source.classes
+        self.kind, self.fields, self.classes = source.kind, source.fields, source.classes
 
     def items(self) -> Iterator[Item]:
         return iter(self._items)

@@ -34,21 +34,15 @@ class Timing:
     """Calls per second, all threads together."""
     cpu_seconds: float
     """CPU seconds per call."""
-    calls: int
 
 
 def timed(
     work: Callable[[int], Any], count: int, *, workers: int = 1, seconds: float = 1.0, repeats: int = REPEATS
 ) -> Timing:
-    """Call `work` with 0 to `count - 1` repeatedly, in threads, for about this many seconds, and return the best rate.
+    """Call `work` with 0 to `count - 1` repeatedly, and return the rate of the fastest repeat.
 
-    Args:
-        work: Processes one image, given its number. It is called a few times before the measurement.
-        count: Number of different images.
-        workers: Number of threads, each with its own numbers.
-        seconds: Duration of all repeats together. Each repeat processes at least one image per thread.
-        repeats: Number of repeats, of which the fastest counts.
-
+    The numbers are divided among `workers` threads. All repeats together take about `seconds`; in each, every thread
+    calls `work` at least once. The first calls are not measured.
     """
     for number in range(min(workers, count)):
         work(number)  # imports, buffers and page faults of the first call
@@ -96,7 +90,7 @@ def _once(work: Callable[[int], Any], count: int, workers: int, seconds: float) 
 
     _in_threads(workers, repeat)
     elapsed = max(time.perf_counter() - started, 1e-9)
-    return Timing(sum(calls) / elapsed, sum(cpu) / sum(calls), sum(calls))
+    return Timing(sum(calls) / elapsed, sum(cpu) / sum(calls))
 
 
 def _in_threads(workers: int, work: Callable[[int, threading.Event], None]) -> None:

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -55,53 +55,31 @@ class ReadRate:
 def measure_raw_files(
     paths: Sequence[str | Path], *, cold: bool = True, workers: int = 1, seconds: float | None = None
 ) -> ReadRate:
-    """Open, read and close each file once, in random order, in threads.
+    """Open, read and close each file once, in random order, in threads; cold: evict their pages first.
 
-    Args:
-        paths: The files. A sample predicts the rate of all of them.
-        cold: Evict their pages first.
-        workers: Reads in flight.
-        seconds: Repeat for this long, evicting pages before each pass, and return the best pass; None is one pass.
-
+    With `seconds`, repeat for this long and return the best pass.
     """
     ranges = [FileRange(os.fspath(path), 0, Path(path).stat().st_size) for path in paths]
     return _best_pass(ranges, lambda part: part.read(), cold=cold, workers=workers, seconds=seconds)
 
 
 def measure_records(
-    dataset: Dataset | str | Path,
-    *,
-    images: int | None = None,
-    cold: bool = True,
-    workers: int = 1,
-    seconds: float | None = None,
+    dataset: Dataset | str | Path, *, cold: bool = True, workers: int = 1, seconds: float | None = None
 ) -> ReadRate:
-    """Read the images of consecutive samples of a dataset once, in random order, in threads.
+    """Read the images of a dataset once, in random order, in threads; options as for `measure_raw_files`.
 
-    Consecutive, because the kernel reads ahead into the next records, and an epoch needs those too.
-
-    Args:
-        dataset: Or its path. Close its loaders first: mapped pages cannot be evicted.
-        images: How many samples, from the middle of the dataset; None is all.
-        cold: Evict their pages first.
-        workers: Reads in flight.
-        seconds: As for `measure_raw_files`.
-
+    Close the dataset's loaders first: mapped pages cannot be evicted.
     """
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    count = len(opened) if images is None else min(images, len(opened))
-    first = (len(opened) - count) // 2
-    ranges = file_ranges(opened, np.arange(first, first + count, dtype=np.int64))
-    handles = {path: os.open(path, os.O_RDONLY) for path in {part.path for part in ranges}}
-    try:
+    ranges = file_ranges(opened, np.arange(len(opened), dtype=np.int64))
+    with ExitStack() as stack:
+        paths = {part.path for part in ranges}
+        handles = {path: stack.enter_context(Path(path).open("rb", buffering=0)).fileno() for path in paths}
 
         def read(part: FileRange) -> bytes:
             return os.pread(handles[part.path], part.n_bytes, part.offset)
 
         return _best_pass(ranges, read, cold=cold, workers=workers, seconds=seconds)
-    finally:
-        for handle in handles.values():
-            os.close(handle)
 
 
 def measure_storage(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -52,18 +53,13 @@ def calibrate(
 ) -> Calibration:
     """Measure the cost of a sample in each format. Takes about half a minute.
 
+    Arguments that are not explained here are those of `headrace.plan`.
+
     Args:
-        source: A dataset or its path, or any source that `headrace.build` accepts.
-        transform: As for `Loader`.
-        recipe: A `Recipe`, its JSON object or its file, instead of transform and batch size.
-        batch_size: Samples per batch (default 64).
         formats: Formats to measure. Default: the source's own, `hri:dense`, `hri:fast` and `raw`.
         samples: Number of images to measure with (default 96, or 24 if quick).
         cores: Number of cores for the measurement on many cores. Default: all that this process may use.
-        quick: Measure fewer images and repeats: a few seconds, and less exact.
         loader_options: More arguments for `Loader`, such as `direct_io`.
-        workdir: Folder for the temporary datasets. Default: the system's.
-        progress: Called before each step.
 
     """
     options = {"direct_io": False, **loader_arguments(transform, recipe, batch_size), **(loader_options or {})}
@@ -72,17 +68,22 @@ def calibrate(
     names = formats_to_measure(sample.own_format, formats)
     core_counts = sorted({1, max_cores})
     repeats, seconds = (_QUICK_REPEATS, _QUICK_SECONDS) if quick else (_REPEATS, _SECONDS)
-    steps = _Steps(progress, len(names) * (1 + len(core_counts) * (1 + repeats)))
+    total, done = len(names) * (1 + len(core_counts) * (1 + repeats)), count()
+
+    def announce(description: str) -> None:
+        if progress is not None:
+            progress(next(done), total, description)
+
     with tempfile.TemporaryDirectory(prefix="headrace-plan-", dir=workdir) as folder, ExitStack() as stack:
-        stored = [_store(sample, name, Path(folder), steps) for name in names]
+        stored = [_store(sample, name, Path(folder), announce) for name in names]
         runs = [CalibrationRun(each.format, each.path, options, number) for number in core_counts for each in stored]
         for run in runs:
             stack.callback(run.close)
-            steps.next(f"loading {_name(run)}")
+            announce(f"loading {run.format}, {cores_text(run.cores)}")
             run.prepare(seconds)
         for _ in range(repeats):
             for run in runs:
-                steps.next(f"measuring {_name(run)}")
+                announce(f"measuring {run.format}, {cores_text(run.cores)}")
                 run.measure()
         return Calibration(
             costs=tuple(_cost(each, [run for run in runs if run.format == each.format]) for each in stored),
@@ -116,26 +117,8 @@ class _StoredSample:
     encode_seconds: float
 
 
-@dataclass(slots=True)
-class _Steps:
-    """Counts the steps of a calibration and reports them."""
-
-    hook: ProgressHook | None
-    total: int
-    done: int = 0
-
-    def next(self, description: str) -> None:
-        if self.hook is not None:
-            self.hook(self.done, self.total, description)
-        self.done += 1
-
-
-def _name(run: CalibrationRun) -> str:
-    return f"{run.format}, {cores_text(run.cores)}"
-
-
-def _store(sample: SourceSample, name: str, folder: Path, steps: _Steps) -> _StoredSample:
-    steps.next(f"storing {sample.sampled} images as {name}")
+def _store(sample: SourceSample, name: str, folder: Path, announce: Callable[[str], None]) -> _StoredSample:
+    announce(f"storing {sample.sampled} images as {name}")
     path = folder / name.replace(":", "-")
     started = time.process_time()
     report = build(sample.source, path, format=name, workers=1, on_error="skip")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -74,20 +75,13 @@ def parse_emulation(text: str) -> dict[str, float]:
         if name == "storage" and value:
             found["storage_rate"] = parse_rate(value)
         elif name == "cores":
-            found["cores"] = _parse_cores(value)
+            with suppress(ValueError):
+                found["cores"] = float(value)
+            if not 0 < found.get("cores", 0.0) < _MAX_CORES:
+                raise ValueError(f"cores must be a number > 0, as in cores=2; got {value!r}")
         else:
             raise ValueError(f"{part!r} cannot be emulated; write storage=200MB/s, cores=2 or both")
     return found
-
-
-def _parse_cores(text: str) -> float:
-    try:
-        cores = float(text)
-    except ValueError:
-        cores = 0.0
-    if not 0 < cores < _MAX_CORES:
-        raise ValueError(f"cores must be a number > 0, as in cores=2; got {text!r}")
-    return cores
 
 
 def find_machine(
@@ -101,14 +95,8 @@ def find_machine(
 ) -> Machine:
     """Measure the capacities of this machine, except those that are given.
 
-    Args:
-        source: A dataset or a path, whose files are read. The storage of any other source is taken as unlimited.
-        calibration: Determines the size of the reads.
-        storage_rate: Bytes per second; None measures them.
-        cores: Number of cores; None is all that this process may use.
-        trainer_cores: Cores that the training itself keeps busy.
-        seconds: How long to measure storage.
-
+    Storage is measured for `seconds` on the files of `source`, a dataset or a path, with reads of the calibrated size.
+    That of any other source is taken as unlimited.
     """
     provenance: dict[str, Any] = {}
     emulated = storage_rate is not None or cores is not None

@@ -50,10 +50,7 @@ class Prediction:
 def resource_seconds(cost: Cost, calibration: Calibration, machine: Machine) -> tuple[float, float]:
     """Return how long storage and the cores are busy with one sample in this format."""
     cores = machine.usable_cores
-    return (
-        cost.read_bytes / machine.storage_rate,
-        cost.cpu_at(cores, calibration.cores) / cores,
-    )
+    return cost.read_bytes / machine.storage_rate, cost.cpu_at(cores, calibration.cores) / cores
 
 
 def trainer_seconds(calibration: Calibration, step: float) -> float:
@@ -66,14 +63,9 @@ def trainer_seconds(calibration: Calibration, step: float) -> float:
 def predict(
     calibration: Calibration, machine: Machine, shares: str | Mapping[str, float], *, step: float = 0.0
 ) -> Prediction:
-    """Predict the speed and size of a mix of formats, or of a single format, on a machine.
+    """Predict the speed and size of a format, or of a mix of formats with shares that add up to 1, on a machine.
 
-    Args:
-        calibration: The costs of a sample in each format.
-        machine: The capacities.
-        shares: A format; or several, each with its share of the samples. Shares add up to 1.
-        step: The trainer's seconds per batch.
-
+    `step` is the trainer's seconds per batch.
     """
     mix = {shares: 1.0} if isinstance(shares, str) else dict(shares)
     weights: Sequence[float] = list(mix.values())

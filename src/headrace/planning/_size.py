@@ -168,17 +168,9 @@ def size_machines(
     disk_budget: float | None = None,
     formats: Sequence[str] | None = None,
 ) -> Sizing:
-    """Plan for every machine of a grid.
+    """Plan for every machine of a grid; without prices only speed is compared. Options as for `Machine` and `solve`.
 
-    Args:
-        calibration: The costs of a sample in each format.
-        grid: The machines.
-        prices: Their prices; None compares speed only.
-        trainer_cores: Cores that the training itself keeps busy.
-        offload_seconds: Seconds that one offload worker takes per batch; None is one core of the calibrated machine.
-        disk_budget: Bytes that all images together may take.
-        formats: Consider only these.
-
+    One offload worker takes `offload_seconds` per batch; None is one core of the calibrated machine.
     """
     if offload_seconds is not None and not offload_seconds > 0:
         raise ValueError(f"offload_seconds must be > 0; got {offload_seconds}")
@@ -251,11 +243,7 @@ def parse_values(
 ) -> tuple[float, ...]:
     """Read a list such as `2,4,8`, or a range such as `2..64` as 6 values in equal ratios.
 
-    Args:
-        text: What the user wrote.
-        read: Reads one value.
-        integers: Round the values of a range to integers.
-
+    `read` parses one value; with `integers` the values of a range are rounded.
     """
     if ".." not in text:
         return tuple(dict.fromkeys(map(read, parse_list(text))))

@@ -52,7 +52,7 @@ def solve(
     """
     if renditions not in (1, 2):
         raise ValueError(f"renditions must be 1 or 2; got {renditions}")
-    candidates = candidate_costs(calibration, formats)
+    candidates = _candidate_costs(calibration, formats)
     limit = math.inf if disk_budget is None else disk_budget / calibration.images
     trainer = trainer_seconds(calibration, step)
 
@@ -90,7 +90,7 @@ def solve(
     )
 
 
-def candidate_costs(calibration: Calibration, formats: Iterable[str] | None = None) -> list[Cost]:
+def _candidate_costs(calibration: Calibration, formats: Iterable[str] | None) -> list[Cost]:
     """Return the costs of the formats that a plan may use: lossless ones, and the source's own files as they are."""
     names = list(calibration.formats if formats is None else formats)
     allowed = [
@@ -112,36 +112,33 @@ def _best_pair(
     problem: Callable[[Machine, Sequence[Cost]], MixProblem],
     max_bytes: float,
 ) -> Mixture | None:
-    """Return the pair of formats that stays closest to the best mix of all formats, also when the machine slows down.
-
-    None if no pair fits the disk.
-    """
+    """Return the pair closest to the best mix of all formats, on slower machines too; None if no pair fits the disk."""
     machines = [
         machine.replace(storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
         for storage, cores in _CHANGES
     ]
     pairs = [pair for pair in itertools.combinations(costs, 2) if sum(cost.stored_bytes for cost in pair) <= max_bytes]
-    best_times = [_unlimited(problem(on, costs)).time for on in machines]
+    if not pairs:
+        return None
+
+    def fastest(on: Machine, among: Sequence[Cost]) -> Mixture:
+        found = fastest_mix(problem(on, among))
+        assert found is not None  # there is no disk budget
+        return found
+
+    best_times = [fastest(on, costs).time for on in machines]
 
     def rank(pair: Sequence[Cost]) -> tuple[float, float, float]:
-        times = [_unlimited(problem(on, pair)).time for on in machines]
+        times = [fastest(on, pair).time for on in machines]
         worst = max(time / best for time, best in zip(times, best_times, strict=True))
         return round(worst, 3), times[0], sum(cost.stored_bytes for cost in pair)
 
-    if not pairs:
-        return None
     first, second = min(pairs, key=rank)
-    found = _unlimited(problem(machine, (first, second)))
+    found = fastest(machine, (first, second))
     # Both formats are stored for every sample; the shares are those that the loader starts with.
     shares = {cost.format: x for cost, x in zip(found.costs, found.shares, strict=True)}
     x = min(max(shares.get(first.format, 0.0), MIN_SHARE), 1 - MIN_SHARE)
     return Mixture((first, second), (round(x, 4), round(1 - x, 4)), found.time)
-
-
-def _unlimited(problem: MixProblem) -> Mixture:
-    found = fastest_mix(problem)
-    assert found is not None  # there is no disk budget
-    return found
 
 
 def _infeasible(costs: Sequence[Cost], calibration: Calibration, budget: float | None, renditions: int) -> str:

@@ -55,13 +55,7 @@ def usual_dataset_path(source: str, *, is_dataset: bool) -> str:
 
 
 def new_dataset_path(source: str | os.PathLike[str], *, is_dataset: bool) -> str:
-    """Return a path that does not exist and can be written: next to the source, or in the current folder.
-
-    Args:
-        source: A folder, file, glob or dataset that `headrace build` can read.
-        is_dataset: Whether the source is a dataset.
-
-    """
+    """Return a path that does not exist and can be written: next to the source, or in the current folder."""
     path = os.fspath(source)
     if PurePath(path).name in ("", "..") and Path(path).resolve().name:
         path = str(Path(path).resolve())

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from headrace.measuring import EnergyCounter, estimated_joules
+from headrace.measuring import EnergyCounter
 from headrace.profiling._measurements import Energy, Memory
 from headrace.profiling.stages._runs import TimedRun, run_loader, run_trainer
 from headrace.profiling.subjects._schedule import Findings, OutOfTime, Phase, Schedule
@@ -99,8 +99,7 @@ def _energy(run: TimedRun, joules: float | None, meter: str | None, watts: float
     images = max(1, run.total_images)
     if joules is not None and meter is not None:
         return Energy(joules=joules / images, estimated=False, meter=meter)
-    estimate = estimated_joules(run.cost.cpu_seconds, watts)
-    return Energy(joules=estimate / images, estimated=True, meter="cpu time", watts=watts)
+    return Energy(joules=run.cost.cpu_seconds * watts / images, estimated=True, meter="cpu time", watts=watts)
 
 
 def _summary(rate: float | None) -> str:
