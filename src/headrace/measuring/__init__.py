@@ -13,7 +13,15 @@ from headrace.measuring._images import (
     from_source,
     stored_bytes,
 )
-from headrace.measuring._process import NoiseMonitor, ResourceUse, available_memory, busy_seconds, cpu_name, metered
+from headrace.measuring._process import (
+    NoiseMonitor,
+    ResourceUse,
+    available_memory,
+    busy_seconds,
+    cpu_name,
+    held_to,
+    metered,
+)
 from headrace.measuring._sampling import SourceSample, list_items, some_of, take_sample
 from headrace.measuring._stopwatch import Rate, scaling_of, timed
 from headrace.measuring._storage import (
@@ -46,6 +54,7 @@ __all__ = [
     "encoded_image",
     "from_dataset",
     "from_source",
+    "held_to",
     "list_items",
     "measure_direct",
     "measure_raw_files",

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.loader import Loader
-from headrace.measuring import busy_seconds
+from headrace.measuring import busy_seconds, held_to
 from headrace.records import open_dataset
 
 _MAX_TILES = 256
@@ -103,20 +102,6 @@ class CalibrationRun:
     def _make(self, indices: npt.NDArray[np.int64], **changes: Any) -> Loader:
         options = {**self.options, **changes}
         return Loader(self.path, indices=indices, shuffle=True, num_workers=self.cores, **options)
-
-
-@contextlib.contextmanager
-def held_to(cores: int) -> Iterator[None]:
-    """Restrict this thread, and threads that it starts, to some cores, where the system supports it."""
-    if not hasattr(os, "sched_getaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:cores])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _faster_half(seconds: Sequence[float]) -> list[float]:

@@ -140,8 +140,12 @@ def _measure(subject: Any, settings: Settings, schedule: Schedule, batches: dict
     if isinstance(subject, Loader):
         refuse({"emulated storage": limit}, "a loader", "profile its dataset instead")
         refuse({"cold": settings.cold}, "a loader", "pass direct_io=True to the loader")
-        with _state_restored(subject):
+        state = subject.state_dict()
+        try:
             return profile_loader(subject, None, settings, schedule)
+        finally:
+            with contextlib.suppress(LoaderError):
+                subject.load_state_dict(state)
     if not isinstance(subject, Iterable) or isinstance(subject, Iterator):
         raise ProfileError(
             f"subject must be a loader that can be iterated repeatedly, a dataset, or the path of a dataset or of a "
@@ -149,14 +153,3 @@ def _measure(subject: Any, settings: Settings, schedule: Schedule, batches: dict
         )
     refuse({"emulated storage": limit, "cold": settings.cold}, "a loader that is not Headrace's", "omit it")
     return profile_foreign(subject, settings, schedule)
-
-
-@contextlib.contextmanager
-def _state_restored(loader: Loader) -> Iterator[None]:
-    """Restore the epoch and position of a user's loader afterwards."""
-    state = loader.state_dict()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(LoaderError):
-            loader.load_state_dict(state)

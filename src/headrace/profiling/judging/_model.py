@@ -12,7 +12,7 @@ one worker needs if the stage scales perfectly, and more if it does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -68,21 +68,19 @@ class RunModel:
         return 1 / slowest if slowest > 0 else float("inf")
 
     @property
-    def largest(self) -> Load | None:
-        """The largest load of the slowest place."""
-        slowest = next(iter(self.places), None)
-        return max((load for load in self.loads if load.place == slowest), key=lambda load: load.seconds, default=None)
+    def slowest(self) -> list[Load]:
+        """The loads of the slowest place, the largest first."""
+        place = next(iter(self.places), None)
+        return sorted((load for load in self.loads if load.place == place), key=lambda load: -load.seconds)
 
     @property
     def bottleneck(self) -> Load | None:
         """The largest load of the slowest place except the step; an unexplained wait only if it is larger than all."""
-        slowest = next(iter(self.places), None)
-        here = [load for load in self.loads if load.place == slowest]
-        loads = [load for load in here if load.stage not in ("step", "wait")]
-        waiting = next((load for load in here if load.stage == "wait"), None)
+        loads = [load for load in self.slowest if load.stage not in ("step", "wait")]
+        waiting = next((load for load in self.slowest if load.stage == "wait"), None)
         if waiting is not None and sum(load.seconds for load in loads) < waiting.seconds:
             return waiting
-        return max(loads, key=lambda load: load.seconds, default=None)
+        return next(iter(loads), None)
 
     @property
     def trainer_ceiling(self) -> float:
@@ -90,27 +88,19 @@ class RunModel:
         steps = (load.ceiling for load in self.loads if load.stage == "step" and load.place == "trainer")
         return min(steps, default=float("inf"))
 
-    def without(self, *, stage: str | None = None, place: StagePlace | None = None) -> RunModel:
-        """Remove a stage, a place, or a stage in a place."""
-        return RunModel(
-            tuple(
-                load
-                for load in self.loads
-                if not ((stage is None or load.stage == stage) and (place is None or load.place == place))
-            )
-        )
+    def only(self, keep: Callable[[Load], bool]) -> RunModel:
+        return RunModel(tuple(filter(keep, self.loads)))
+
+    def without(self, stage: str, place: StagePlace | None = None) -> RunModel:
+        """Remove a stage from one place, or from all."""
+        return self.only(lambda load: load.stage != stage or place not in (None, load.place))
 
     def plus(self, loads: Iterable[Load]) -> RunModel:
         return RunModel((*self.loads, *(load for load in loads if load.seconds > MIN_SECONDS)))
 
-    def scaled(self, factor: float, place: StagePlace | None = None) -> RunModel:
-        """Multiply the seconds of one place, or of all."""
-        return RunModel(
-            tuple(
-                replace(load, seconds=load.seconds * factor) if place in (None, load.place) else load
-                for load in self.loads
-            )
-        )
+    def scaled(self, factor: Callable[[Load], float]) -> RunModel:
+        """Multiply the seconds of each load by its factor."""
+        return RunModel().plus(replace(load, seconds=load.seconds * factor(load)) for load in self.loads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +151,12 @@ def _largest(*spreads: float | None) -> float | None:
 
 def stage_model(measurements: Measurements, workers: int | None = None) -> RunModel:
     """Model the stages without the trainer, with `workers` workers (default: those of the run)."""
-    count = measurements.workers if workers is None else workers
-    cold, cores = measurements.reads_from_storage, measurements.machine.cores
-    return RunModel().plus(
-        load for stage in measurements.stages for load in _stage_loads(stage, count, cores, cold=cold)
-    )
+    count, cores = measurements.workers if workers is None else workers, measurements.machine.cores
+    cold = measurements.reads_from_storage
+    return RunModel().plus(load for stage in measurements.stages for load in _stage_loads(stage, count, cores, cold))
 
 
-def _stage_loads(stage: Stage, workers: int, cores: int, *, cold: bool) -> Iterable[Load]:
+def _stage_loads(stage: Stage, workers: int, cores: int, cold: bool) -> Iterable[Load]:
     cold_rate = _rate_at(stage.cold_rates, min(workers, _last_cores(stage.cold_rates))) if cold else None
     if cold_rate:
         yield Load(stage.name, "storage", 1 / cold_rate, stage.detail)

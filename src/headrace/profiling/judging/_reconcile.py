@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 
 from headrace.profiling._measurements import Differential, Measurements, StagePlace
-from headrace.profiling.judging._model import MIN_SECONDS, Load, Rates, RunModel, rates_of, stage_model
+from headrace.profiling.judging._model import Load, Rates, RunModel, rates_of, stage_model
 
 BUSY = 0.85
 """A thread or core that works for a larger share of the time has no capacity left."""
@@ -67,7 +66,7 @@ def _adjusted_to_loader(stages: RunModel, loader: float, measurements: Measureme
     assert found is not None
     # Stages count at their best repeat and the loader at its median: the spread of the repeats is not unexplained.
     if loader * (1 + (found.loader_spread or 0.0)) >= MIN_EXPLAINED * stages.rate:
-        return stages.scaled(stages.rate / loader)
+        return stages.scaled(lambda _: stages.rate / loader)
     return stages.plus(_inferred_loads(stages, loader, found, measurements))
 
 
@@ -104,12 +103,7 @@ def _adjusted_to_run(run: RunModel, rates: Rates, rate: float, max_slowdown: flo
     if rates.is_stalled is not False:
         factor = _slowdown(limited, seconds)
         if factor <= max_slowdown and math.isfinite(factor):
-            return RunModel(
-                tuple(
-                    load if load.stage == "step" else replace(load, seconds=load.seconds * factor)
-                    for load in limited.loads
-                )
-            )
+            return limited.scaled(lambda load: 1.0 if load.stage == "step" else factor)
     waiting = seconds - limited.places.get("trainer", 0.0)
     return limited.plus([Load("wait", "trainer", waiting, "no stage alone explains it")])
 
@@ -119,13 +113,13 @@ def _limited(run: RunModel, seconds: float) -> RunModel:
     step = sum(load.seconds for load in run.loads if load.stage == "step" and load.place == "trainer")
     places = run.places
 
-    def shortened(load: Load) -> Load:
+    def factor(load: Load) -> float:
         if places[load.place] <= seconds or (load.stage == "step" and load.place == "trainer"):
-            return load
+            return 1.0
         fixed = step if load.place == "trainer" else 0.0
-        return replace(load, seconds=load.seconds * max(0.0, seconds - fixed) / (places[load.place] - fixed))
+        return max(0.0, seconds - fixed) / (places[load.place] - fixed)
 
-    return RunModel(tuple(load for load in map(shortened, run.loads) if load.seconds > MIN_SECONDS))
+    return run.scaled(factor)
 
 
 def _slowdown(run: RunModel, seconds: float) -> float:

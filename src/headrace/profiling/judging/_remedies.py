@@ -8,6 +8,7 @@ None exceeds the trainer's ceiling.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -102,29 +103,32 @@ def with_workers(measurements: Measurements, now: RunModel, wanted: int) -> RunM
     workers, cores = measurements.workers, measurements.machine.cores
     if workers == 0:
         moved = [load for load in now.loads if load.place == "trainer" and load.stage != "step"]
-        kept = RunModel(tuple(load for load in now.loads if load not in moved))
-        return kept.plus(Load(load.stage, "cores", load.seconds / min(wanted, cores), load.detail) for load in moved)
+        return _moved_to_workers(now, moved, min(wanted, cores))
     before, after = _work_seconds(stage_model(measurements)), _work_seconds(stage_model(measurements, wanted))
 
-    def changed(load: Load) -> Load:
+    def factor(load: Load) -> float:
         key = (load.stage, load.place)
         if load.waits:
-            factor = workers / wanted
-        elif key in before and key in after:
-            factor = after[key] / before[key]
-        else:
-            factor = min(workers, cores) / min(wanted, cores) if load.place == "cores" else 1.0
-        return replace(load, seconds=load.seconds * factor)
+            return workers / wanted
+        if key in before and key in after:
+            return after[key] / before[key]
+        return min(workers, cores) / min(wanted, cores) if load.place == "cores" else 1.0
 
-    loader = RunModel(tuple(changed(load) for load in now.loads if load.stage != "step"))
+    loader = now.without("step").scaled(factor)
     return loader.plus(trainer_loads(measurements, loader, wanted))
+
+
+def _moved_to_workers(now: RunModel, moved: list[Load], workers: int) -> RunModel:
+    """Let the workers share loads that one thread has now."""
+    shared = (Load(load.stage, "cores", load.seconds / workers, load.detail) for load in moved)
+    return now.only(lambda load: load not in moved).plus(shared)
 
 
 def _work_seconds(model: RunModel) -> dict[tuple[str, str], float]:
     """Seconds of work per image by stage and place, without waiting."""
-    seconds: dict[tuple[str, str], float] = {}
-    for load in (load for load in model.loads if not load.waits):
-        seconds[load.stage, load.place] = seconds.get((load.stage, load.place), 0.0) + load.seconds
+    seconds: dict[tuple[str, str], float] = defaultdict(float)
+    for load in model.only(lambda load: not load.waits).loads:
+        seconds[load.stage, load.place] += load.seconds
     return seconds
 
 
@@ -152,14 +156,11 @@ def _more_cores(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
     if needed is None:
         return
     wanted = max(math.ceil(min(needed, MAX_CORES_FACTOR * cores) * (1 - 1e-9)), cores + 1)
-    changed = tuple(
-        replace(load, seconds=load.seconds * cores / wanted) if load.place == "cores" and not load.waits else load
-        for load in now.loads
-    )
+    changed = now.scaled(lambda load: cores / wanted if load.place == "cores" and not load.waits else 1.0)
     yield make_remedy(
         "cores",
         f"use a machine with {wanted} such cores instead of {cores}",
-        RunModel(changed).rate,
+        changed.rate,
         now=now,
         command=_size_command(measurements, wanted),
         why="all cores are busy; this assumes that the work scales perfectly to more of them",
@@ -187,7 +188,7 @@ def _keep_in_memory(measurements: Measurements, now: RunModel) -> Iterator[Remed
     yield make_remedy(
         "cache",
         f"keep the {bytes_text(n_bytes)} in memory",
-        now.without(place="storage").rate,
+        now.only(lambda load: load.place != "storage").rate,
         now=now,
         command=f"{command_line('find', path, ('-type', 'f', '-exec', 'cat'))} {{}} + > /dev/null",
         why="the page cache can hold all of it: after one read, later epochs need no storage",
@@ -208,7 +209,7 @@ def _offload(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
     yield make_remedy(
         "offload",
         "prepare batches with an offload worker as well",
-        now.scaled((1 / host) / (1 / host + rate), "cores").rate,
+        now.scaled(lambda load: (1 / host) / (1 / host + rate) if load.place == "cores" else 1.0).rate,
         now=now,
         command="" if path is None else "\n".join(commands),
         code=f"offload={exchange!r}",
@@ -222,7 +223,6 @@ def _out_of_one_thread(measurements: Measurements, now: RunModel) -> Iterator[Re
     alone = [load for load in now.loads if load.place == "thread"]
     if not alone:
         return
-    kept = RunModel(tuple(load for load in now.loads if load not in alone))
     slowest = max(alone, key=lambda load: load.seconds)
     function = slowest.detail if slowest.detail and slowest.detail.isidentifier() else "the function"
     batching = slowest.stage == "batch"
@@ -232,11 +232,10 @@ def _out_of_one_thread(measurements: Measurements, now: RunModel) -> Iterator[Re
         how = "without a collate_fn the workers write each sample directly into the batch"
     else:
         how = f"operations of headrace.transforms instead of {function} run in the workers"
-    shared = (Load(load.stage, "cores", load.seconds / measurements.used_cores, load.detail) for load in alone)
     yield make_remedy(
         "collate",
         f"move {'batching' if batching else function} from the one thread to the workers",
-        kept.plus(shared).rate,
+        _moved_to_workers(now, alone, measurements.used_cores).rate,
         now=now,
         code="collate_fn=None" if batching and not is_foreign(measurements) else "",
         why=f"one thread does it for all workers, and they wait for it; {how}",
@@ -248,14 +247,15 @@ def _cheaper_stage(measurements: Measurements, now: RunModel) -> Iterator[Remedy
     bottleneck = now.bottleneck
     if bottleneck is None or bottleneck.stage == "wait":
         return
-    title, how, code = _ADVICE[bottleneck.stage]
+    title, how = _ADVICE[bottleneck.stage]
+    ours = not is_foreign(measurements)
     yield make_remedy(
         "stage",
         title,
-        now.without(stage=bottleneck.stage, place=bottleneck.place).rate,
+        now.without(bottleneck.stage, bottleneck.place).rate,
         now=now,
         command=build_command(measurements, "--format", "hri:fast") if bottleneck.stage in _STORAGE_STAGES else "",
-        code="" if is_foreign(measurements) else code,
+        code='dtype="uint8"' if bottleneck.stage == "transfer" and ours else "",
         why=f"{how}; the rate assumes that the stage takes no time",
         at_most=True,
     )
@@ -266,21 +266,19 @@ _STORAGE_STAGES = {"open", "read", "decode"}
 """Stages that depend on how the images are stored."""
 
 _ADVICE = {
-    "open": ("open fewer files", "a dataset holds thousands of images in one file", ""),
-    "read": ("read less, or from faster storage", "smaller images, or a crop of .hri, need fewer bytes", ""),
-    "decode": ("decode a faster format", "hri:fast is made for fast decoding", ""),
+    "open": ("open fewer files", "a dataset holds thousands of images in one file"),
+    "read": ("read less, or from faster storage", "smaller images, or a crop of .hri, need fewer bytes"),
+    "decode": ("decode a faster format", "hri:fast is made for fast decoding"),
     "transform": (
         "make the transforms cheaper",
         "operations of headrace.transforms run fused in C++; put the crop first",
-        "",
     ),
-    "sample": ("make samples cheaper", "headrace.Loader reads, decodes and transforms in C++, without the GIL", ""),
+    "sample": ("make samples cheaper", "headrace.Loader reads, decodes and transforms in C++, without the GIL"),
     "batch": (
         "make batches cheaper",
         "headrace.Loader without a collate_fn writes each sample directly into the batch",
-        "",
     ),
-    "transfer": ("copy fewer bytes", "copy uint8 and normalize on the device", 'dtype="uint8"'),
+    "transfer": ("copy fewer bytes", "copy uint8 and normalize on the device"),
 }
 
 _FINDERS: tuple[Callable[[Measurements, RunModel], Iterator[Remedy]], ...] = (

@@ -14,7 +14,6 @@ from headrace.profiling.judging._remedy import (
     MIN_GAIN,
     Remedy,
     build_command,
-    build_target,
     make_remedy,
     run_options,
     source_path,
@@ -30,7 +29,7 @@ def records(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
     found = measurements.raw_and_records
     if found is None or measurements.source.kind != "folder" or _own_cost(measurements) is not None:
         return
-    changed = now.without(stage="open").without(stage="read")
+    changed = now.without("open").without("read")
     if measurements.reads_from_storage and found.records_cold:
         changed = changed.plus([Load("read", "storage", 1 / found.records_cold)])
     if found.records_warm:
@@ -90,11 +89,11 @@ def mix_of_formats(measurements: Measurements, now: RunModel) -> Iterator[Remedy
 
 def _plan_commands(measurements: Measurements) -> str:
     """Return the commands that plan and build for this run; empty if no options describe the run."""
-    path, target, options = source_path(measurements), build_target(measurements), run_options(measurements)
-    if path is None or target is None or options is None:
+    path, options = source_path(measurements), run_options(measurements)
+    if path is None or options is None:
         return ""
     plan = command_line("headrace", "plan", path, options, ("-o", "plan.json"))
-    return plan + "\n" + command_line("headrace", "build", path, target, ("--plan", "plan.json"))
+    return plan + "\n" + build_command(measurements, "--plan", "plan.json")
 
 
 def rated_formats(measurements: Measurements) -> list[tuple[FormatCost, float]]:
@@ -140,12 +139,10 @@ def _without_samples(measurements: Measurements, now: RunModel) -> RunModel:
     """
     if measurements.source.kind == "folder":
         seconds = (measurements.calibration or {}).get("consumer_seconds", 0.0)
-        steps = RunModel(tuple(load for load in now.loads if load.stage == "step"))
+        steps = now.only(lambda load: load.stage == "step")
         return steps.plus([Load("batch", "trainer", seconds if isinstance(seconds, float) else 0.0)])
-    replaced = now.without(stage="transform", place="cores")
-    for stage in ("open", "read", "decode", "sample"):
-        replaced = replaced.without(stage=stage)
-    return replaced
+    replaced = ("open", "read", "decode", "sample")
+    return now.without("transform", "cores").only(lambda load: load.stage not in replaced)
 
 
 def _correction(measurements: Measurements, now: RunModel) -> float:

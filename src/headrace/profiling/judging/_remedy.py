@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from headrace.planning.commands import command_line, usual_dataset_path
 from headrace.profiling._measurements import Measurements
@@ -37,22 +37,10 @@ class Remedy:
     """True if the rate is an upper bound and not a prediction."""
 
 
-def make_remedy(
-    kind: RemedyKind,
-    title: str,
-    rate: float,
-    *,
-    now: RunModel,
-    why: str,
-    command: str = "",
-    code: str = "",
-    at_most: bool = False,
-) -> Remedy:
-    """Make a remedy from a predicted rate, limited to the trainer's ceiling."""
+def make_remedy(kind: RemedyKind, title: str, rate: float, *, now: RunModel, **members: Any) -> Remedy:
+    """Make a remedy from a predicted rate, limited to the trainer's ceiling; `members` are other fields of it."""
     rate = min(rate, now.trainer_ceiling)
-    return Remedy(
-        kind=kind, title=title, rate=rate, gain=rate / now.rate, command=command, code=code, why=why, at_most=at_most
-    )
+    return Remedy(kind=kind, title=title, rate=rate, gain=rate / now.rate, **members)
 
 
 def is_foreign(measurements: Measurements) -> bool:
@@ -76,15 +64,10 @@ def run_options(measurements: Measurements) -> tuple[str, ...] | None:
     return (*options, *step, *emulated)
 
 
-def build_target(measurements: Measurements) -> str | None:
-    """Return the path for a new dataset; None if the source is unknown."""
-    path = source_path(measurements)
-    if path is None:
-        return None
-    return measurements.source.build_to or usual_dataset_path(path, is_dataset=measurements.source.kind != "folder")
-
-
 def build_command(measurements: Measurements, *options: str) -> str:
     """Return the command that builds a new dataset; empty if the source is unknown."""
-    path, target = source_path(measurements), build_target(measurements)
-    return "" if path is None or target is None else command_line("headrace", "build", path, target, options)
+    path, source = source_path(measurements), measurements.source
+    if path is None:
+        return ""
+    target = source.build_to or usual_dataset_path(path, is_dataset=source.kind != "folder")
+    return command_line("headrace", "build", path, target, options)

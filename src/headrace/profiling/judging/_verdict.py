@@ -7,7 +7,7 @@ Pure arithmetic on the measurements (docs/concepts/verdict.md explains it): the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from headrace.profiling._measurements import Measurements, StagePlace
 from headrace.profiling.judging._model import MAX_STALL, SIMILAR, Load, Rates, RunModel, rates_of
@@ -84,7 +84,7 @@ class Verdict:
 def judge(measurements: Measurements) -> Verdict:
     """Return the verdict on what was measured."""
     model, rates = model_run(measurements), rates_of(measurements)
-    loader = RunModel(tuple(load for load in model.loads if load.stage not in ("step", "wait")))
+    loader = model.without("step").without("wait")
     if not loader.loads or (measurements.missing and not _is_trainer_bound(rates)):
         return _no_verdict(measurements, rates)
     slow = _slow_places(model, loader, rates)
@@ -92,8 +92,8 @@ def judge(measurements: Measurements) -> Verdict:
     bottleneck = model.bottleneck
     if kind == "trainer" and rates.trainer:
         bottleneck = Load("step", "trainer", 1 / rates.trainer)
-    after = model.without(stage=bottleneck.stage, place=bottleneck.place) if bottleneck else model
-    following = after.largest
+    after = model.without(bottleneck.stage, bottleneck.place) if bottleneck else model
+    following = next(iter(after.slowest), None)
     verdict = Verdict(
         kind=kind,
         stage=bottleneck.stage if bottleneck else None,
@@ -103,8 +103,7 @@ def judge(measurements: Measurements) -> Verdict:
         rate=model.rate,
         trainer=rates.trainer,
         loader=rates.loader or loader.rate,
-        trainer_ratio=rates.trainer / model.rate if rates.trainer else None,
-        stall=max(0.0, 1 - model.rate / rates.trainer) if rates.trainer else None,
+        **_against_trainer(model.rate, rates.trainer),
         uncertainty=rates.uncertainty,
         next_stage=following.stage if following else None,
         next_rate=after.rate if following else None,
@@ -154,18 +153,21 @@ def _kind(model: RunModel, rates: Rates, slow: tuple[StagePlace, ...]) -> Litera
 
 def _no_verdict(measurements: Measurements, rates: Rates) -> Verdict:
     """Say what was measured and what is missing, and name no bottleneck."""
-    run, trainer = rates.run, rates.trainer
     return Verdict(
         kind="unknown",
-        rate=run,
-        trainer=trainer,
+        rate=rates.run,
+        trainer=rates.trainer,
         loader=rates.loader,
-        trainer_ratio=trainer / run if run and trainer else None,
-        stall=max(0.0, 1 - run / trainer) if run and trainer else None,
+        **_against_trainer(rates.run, rates.trainer),
         uncertainty=rates.uncertainty,
         sentence=_unknown_sentence(measurements, rates),
         cautions=_cautions(measurements, rates),
     )
+
+
+def _against_trainer(rate: float | None, trainer: float | None) -> dict[str, Any]:
+    """Return the members of a verdict that compare a run with its trainer; none if either is unknown."""
+    return {"trainer_ratio": trainer / rate, "stall": max(0.0, 1 - rate / trainer)} if rate and trainer else {}
 
 
 def _unknown_sentence(measurements: Measurements, rates: Rates) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from headrace import transforms
 from headrace.errors import ProfileError
-from headrace.measuring import WATTS_PER_CORE, available_memory, cpu_name
+from headrace.measuring import WATTS_PER_CORE, available_memory, cpu_name, held_to
 from headrace.planning import USUAL_BATCH, USUAL_CROP, parse_emulation, usual_transform
 from headrace.profiling._measurements import MachineFacts
 from headrace.profiling.stages._runs import Step, sleeping_step
@@ -152,15 +151,8 @@ def limited_cores(wanted: int | None) -> Iterator[int]:
             f"the number of emulated cores must be from 1 to {available}, which this process may use; got {wanted}; "
             f"`headrace size` predicts larger machines"
         )
-    if not hasattr(os, "sched_setaffinity"):
-        yield wanted  # only the number of workers can be limited
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:wanted])
-    try:
+    with held_to(wanted):
         yield wanted
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def core_counts(cores: int, requested: tuple[int, ...] | None = None) -> tuple[int, ...]:
