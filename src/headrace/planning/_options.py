@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from headrace import formats as image_formats
+from headrace.documents import load_json
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
 
 RecipeSource: TypeAlias = Recipe | Mapping[str, Any] | str | PathLike[str]
@@ -33,17 +33,13 @@ def loader_arguments(transform: Any, recipe: RecipeSource | None, batch_size: in
     if recipe is not None:
         if transform is not None or batch_size is not None:
             raise ValueError("a recipe has its own transforms and batch size: omit transform, crop and batch_size")
-        read = recipe if isinstance(recipe, Recipe) else Recipe.from_json(_recipe_document(recipe))
+        read = recipe if isinstance(recipe, Recipe) else Recipe.from_json(load_json(recipe, "recipe"))
         options = {name: getattr(read, name) for name in _RECIPE_OPTIONS}
         return {**options, "transform": list(read.transforms), "fields": list(read.fields), "output": "numpy"}
     size = USUAL_BATCH if batch_size is None else batch_size
     if size < 1:
         raise ValueError(f"batch_size must be >= 1; got {size}")
     return {"transform": transform, "batch_size": size, "output": "numpy"}
-
-
-def _recipe_document(recipe: Mapping[str, Any] | str | PathLike[str]) -> Mapping[str, Any] | bytes:
-    return recipe if isinstance(recipe, Mapping) else Path(recipe).read_bytes()
 
 
 def describe(options: Mapping[str, Any]) -> dict[str, Any]:

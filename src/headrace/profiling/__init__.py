@@ -24,8 +24,8 @@ from headrace.profiling._measurements import (
 from headrace.profiling._profile import profile
 from headrace.profiling.judging._remedy import Remedy
 from headrace.profiling.judging._verdict import Verdict, judge
-from headrace.profiling.report._live import shown
 from headrace.profiling.report._report import Report
+from headrace.profiling.report._text import shown
 from headrace.profiling.subjects._schedule import ProfileProgress
 
 __all__ = [

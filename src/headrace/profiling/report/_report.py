@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from headrace.documents import DocumentReader, to_json
 from headrace.errors import InvalidReport, MissingExtra
@@ -17,9 +19,7 @@ from headrace.files import write_atomic
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._remedies import next_step
 from headrace.profiling.judging._verdict import Verdict, judge
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from headrace.profiling.report._text import render_text
 
 VERSION = 1
 JSON_NAME = "report.json"
@@ -104,13 +104,7 @@ class Report:
 
     def show(self, console: Console | None = None) -> None:
         """Print the report to a Rich console; by default to standard output."""
-        from headrace.profiling.report._text import render_text  # noqa: PLC0415 - Rich is slow to import
-
-        if console is None:
-            from rich.console import Console  # noqa: PLC0415
-
-            console = Console()
-        console.print(render_text(self.measurements, self.verdict), crop=False)
+        (console or Console()).print(render_text(self.measurements, self.verdict), crop=False)
 
     def __str__(self) -> str:
         return self.verdict.sentence

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from headrace.loader import Loader, LoaderStats, compiled_transform, storage_limit
+from headrace.loader import Loader, LoaderStats, compiled_transform
 from headrace.measuring import Positions, timed
 from headrace.profiling._measurements import Rate, Stage, StageName, StagePlace
 from headrace.records import Dataset
@@ -49,21 +49,8 @@ class Instrument:
         return max(1, self.loader.num_workers)
 
     @property
-    def storage_rate(self) -> float | None:
-        """Emulated bytes per second; None if the storage is not limited."""
-        return storage_limit(self.loader)
-
-    @property
     def image_fields(self) -> tuple[str, ...]:
         return tuple(name for name in self.loader.fields if self.dataset.fields[name] in ("image", "mask"))
-
-    @property
-    def format_names(self) -> str:
-        """The formats of the image fields, most frequent first."""
-        counts: Counter[str] = Counter()
-        for name in self.image_fields:
-            counts.update(self.dataset.formats.get(name, {}))
-        return ", ".join(name for name, _ in counts.most_common())
 
     @property
     def images_per_sample(self) -> int:
@@ -89,14 +76,9 @@ class Instrument:
         options = {"output": "numpy", "collate_fn": None, "batches_ahead": 4}
         return self._make(fields=self.image_fields, num_workers=threads, rounds=_ROUNDS, **options)
 
-    def plain_batch(self) -> Any:
-        """Return a batch before any of the user's functions."""
-        with self._make(collate_fn=None) as loader:
-            return next(iter(loader))
-
-    def finished_samples(self) -> Any:
-        """Return a batch as the functions of complete batches get it."""
-        with self._make(transform=[*self.compiled.transforms, *self.compiled.per_sample]) as loader:
+    def one_batch(self, **changes: Any) -> Any:
+        """Return a batch of a loader without the user's functions, and with other arguments."""
+        with self._make(**changes) as loader:
             return next(iter(loader))
 
     def _make(self, *, rounds: int = 1, **changes: Any) -> Loader:
@@ -131,39 +113,27 @@ def describe_transforms(compiled: Compiled) -> tuple[str, ...]:
 
 def core_stages(instrument: Instrument, *, cores: Sequence[int], seconds: float) -> list[Stage]:
     """Measure read, decode by format and the declarative transforms, one thread to all, on images in memory."""
-    runs = {n: _best_run(instrument, n, seconds / len(cores)) for n in cores}
-    parts = sorted({part for run in runs.values() for part in run.busy}, key=lambda part: _ORDER.index(part[0]))
+    slot = seconds / len(cores) / 2
+    runs = {n: max((_core_run(instrument, n, slot) for _ in range(2)), key=lambda run: run.rate) for n in cores}
+    parts = sorted({part for run in runs.values() for part in run.shares}, key=lambda part: _ORDER.index(part[0]))
     stages = []
     for part in parts:
-        rates = tuple(Rate(cores=n, rate=run.rate_of(part)) for n, run in runs.items() if part in run.busy)
-        cpu = runs[rates[0].cores].cpu_seconds_of(part)
+        having = {n: run for n, run in runs.items() if part in run.shares}
+        rates = tuple(Rate(cores=n, rate=run.rate / run.shares[part]) for n, run in having.items())
+        first = next(iter(having.values()))
+        cpu = first.cpu_seconds * first.shares[part]
         stages.append(Stage(name=part[0], rates=rates, cpu_seconds=cpu, detail=part[1]))
     return stages
 
 
-@dataclass(frozen=True, slots=True)
-class _CoreRun:
+class _CoreRun(NamedTuple):
     """What a loader over images in memory did in some time."""
 
-    images: float
-    seconds: float
-    busy: dict[StagePart, float]
+    rate: float
+    shares: dict[StagePart, float]
+    """Share of the threads' busy time."""
     cpu_seconds: float
-
-    @property
-    def rate(self) -> float:
-        return self.images / self.seconds
-
-    def rate_of(self, part: StagePart) -> float:
-        """The rate of one part, from its share of the threads' busy time."""
-        return self.rate * sum(self.busy.values()) / self.busy[part]
-
-    def cpu_seconds_of(self, part: StagePart) -> float:
-        return self.cpu_seconds / self.images * self.busy[part] / sum(self.busy.values())
-
-
-def _best_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
-    return max((_core_run(instrument, threads, seconds / 2) for _ in range(2)), key=lambda run: run.rate)
+    """Per image."""
 
 
 def _core_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
@@ -180,17 +150,21 @@ def _core_run(instrument: Instrument, threads: int, seconds: float) -> _CoreRun:
     first, last = _busy_seconds(before, instrument), _busy_seconds(after, instrument)
     busy = {part: spent - first.get(part, 0.0) for part, spent in last.items() if spent > first.get(part, 0.0)}
     images = max(1.0, (after.images - before.images) / instrument.images_per_sample)
-    return _CoreRun(images, elapsed, busy, after.cpu_seconds - before.cpu_seconds)
+    shares = {part: spent / sum(busy.values()) for part, spent in busy.items()}
+    return _CoreRun(images / elapsed, shares, (after.cpu_seconds - before.cpu_seconds) / images)
 
 
 def _busy_seconds(stats: LoaderStats, instrument: Instrument) -> dict[StagePart, float]:
     """Busy seconds by part from the loader's clocks; decoding by format once an image was decoded."""
     total = stats.busy_seconds
     by_format = {name: each.decode_seconds for name, each in stats.formats.items()}
+    stored = (Counter(instrument.dataset.formats.get(name)) for name in instrument.image_fields)
+    most_frequent_first = (name for name, _ in sum(stored, Counter[str]()).most_common())
+    decoding = by_format or {", ".join(most_frequent_first): total.decode}
     transforms = ", ".join(describe_transforms(instrument.compiled)) or "copy"
     return {
         ("read", "records"): total.read,
-        **{("decode", name): spent for name, spent in (by_format or {instrument.format_names: total.decode}).items()},
+        **{("decode", name): spent for name, spent in decoding.items()},
         ("transform", transforms): total.transform,
     }
 
@@ -230,24 +204,26 @@ def shallow_copy(sample: Any) -> Any:
 
 def _per_batch_stage(instrument: Instrument, seconds: float) -> Stage:
     """Measure functions of complete batches; each call gets a new batch, made while the clock is stopped."""
-    functions = instrument.compiled.per_batch
+    compiled = instrument.compiled
     elapsed = cpu = 0.0
     images = 0
     end = time.perf_counter() + seconds
     while images == 0 or time.perf_counter() < end:
-        batch = instrument.finished_samples()
+        batch = instrument.one_batch(transform=[*compiled.transforms, *compiled.per_sample])
         begun, cpu_begun = time.perf_counter(), time.thread_time()
-        for function in functions:
+        for function in compiled.per_batch:
             batch = function(batch)
         elapsed += time.perf_counter() - begun
         cpu += time.thread_time() - cpu_begun
         images += instrument.batch_size
-    return _thread_stage("transform", images / max(elapsed, 1e-9), cpu / images, functions)
+    return _thread_stage("transform", images / max(elapsed, 1e-9), cpu / images, compiled.per_batch)
 
 
 def _plain_samples(instrument: Instrument) -> list[Any]:
     """Return samples as the user's functions get them."""
-    columns = {name: column for name, column in instrument.plain_batch().items() if not name.startswith("_")}
+    columns = {
+        name: column for name, column in instrument.one_batch(collate_fn=None).items() if not name.startswith("_")
+    }
 
     def entry(column: Any, at: int) -> Any:
         value = column[at]

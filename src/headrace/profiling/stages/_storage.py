@@ -43,15 +43,9 @@ def file_stages(
 def cold_record_rates(
     extents: Sequence[FileRange], *, wanted: float, cores: Sequence[int], seconds: float, limit: float | None
 ) -> tuple[Rate, ...]:
-    """Measure reads of records that bypass the page cache.
+    """Measure reads of records that bypass the page cache; `limit` is the emulated storage rate in bytes per second.
 
-    Args:
-        extents: Some images of the dataset.
-        wanted: Bytes that a sample needs: for a crop perhaps less than an image, for several fields more.
-        cores: Numbers of workers.
-        seconds: For all of them.
-        limit: The emulated storage rate in bytes per second.
-
+    A sample needs `wanted` bytes: for a crop perhaps less than an image, for several fields more.
     """
     mean, slot = _mean_bytes(extents), seconds / len(cores)
     depths = {n: min(MAX_READS, n * READS_PER_WORKER) for n in cores}
@@ -64,12 +58,10 @@ def compare_with_records(
 ) -> RawAndRecords:
     """Read the same images as single files and as records of a dataset."""
     paths, slot = [file.path for file in files], seconds / 4
+    raw = [measure_raw_files(paths, cold=cold, workers=workers, seconds=slot).rate for cold in (True, False)]
+    records = [measure_records(dataset, cold=cold, workers=workers, seconds=slot).rate for cold in (True, False)]
     return RawAndRecords(
-        images=len(files),
-        raw_cold=measure_raw_files(paths, cold=True, workers=workers, seconds=slot).rate,
-        raw_warm=measure_raw_files(paths, cold=False, workers=workers, seconds=slot).rate,
-        records_cold=measure_records(dataset, cold=True, workers=workers, seconds=slot).rate,
-        records_warm=measure_records(dataset, cold=False, workers=workers, seconds=slot).rate,
+        images=len(files), raw_cold=raw[0], raw_warm=raw[1], records_cold=records[0], records_warm=records[1]
     )
 
 

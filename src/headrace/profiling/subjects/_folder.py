@@ -46,10 +46,9 @@ from headrace.profiling.stages._files import (
 )
 from headrace.profiling.stages._loader_stages import describe_transforms
 from headrace.profiling.stages._storage import file_stages
-from headrace.profiling.subjects._alternatives import formats_phase, records_phase
+from headrace.profiling.subjects._phases import formats_phase, records_phase, training_phases
 from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
 from headrace.profiling.subjects._settings import BatchOptions, Settings, describe_machine
-from headrace.profiling.subjects._training import training_phases
 from headrace.sources import Item, Source, open_source
 from headrace.transforms import Compiled
 from headrace.units import rate_text

@@ -18,9 +18,9 @@ from typing import Any
 from headrace.planning.commands import new_dataset_path
 from headrace.profiling._measurements import Measurements, ProfiledSource, Rate, RecipeSummary, Stage, StageName
 from headrace.profiling.stages._loader_stages import shallow_copy
+from headrace.profiling.subjects._phases import training_phases
 from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
 from headrace.profiling.subjects._settings import Settings, describe_machine
-from headrace.profiling.subjects._training import training_phases
 from headrace.units import rate_text, usable_cores
 
 MIN_SAMPLES, MAX_SAMPLES = 4, 512

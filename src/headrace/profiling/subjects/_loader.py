@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from headrace.errors import ProfileError
-from headrace.loader import Loader, limit_storage
+from headrace.loader import Loader, limit_storage, storage_limit
 from headrace.measuring import ImageSample, available_memory, from_dataset, stored_bytes
 from headrace.planning.commands import new_dataset_path
 from headrace.profiling._measurements import CACHED_SHARE, Measurements, ProfiledSource, RecipeSummary, Stage
@@ -22,10 +22,9 @@ from headrace.profiling.stages._loader_stages import (
     function_stages,
 )
 from headrace.profiling.stages._storage import cold_record_rates
-from headrace.profiling.subjects._alternatives import formats_phase
+from headrace.profiling.subjects._phases import formats_phase, training_phases
 from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
 from headrace.profiling.subjects._settings import BatchOptions, Settings, describe_machine
-from headrace.profiling.subjects._training import training_phases
 from headrace.records import Dataset
 from headrace.units import rate_text
 
@@ -63,7 +62,7 @@ def profile_loader(loader: Loader, dataset: Dataset | None, settings: Settings, 
     images, positions = from_dataset(samples)
     instrument = Instrument(loader, samples, positions)
     compiled = instrument.compiled
-    cold = settings.cold or loader.direct_io or instrument.storage_rate is not None
+    cold = settings.cold or loader.direct_io or storage_limit(loader) is not None
     start = Measurements(
         machine=describe_machine(settings, samples.path),
         source=_describe_source(samples, images, None if dataset is not None else loader),
@@ -92,7 +91,11 @@ def _stage_phases(instrument: Instrument, images: ImageSample, settings: Setting
         # A crop may need only a part of an image: the loader has counted its reads.
         wanted = instrument.bytes_per_sample() or images.image_bytes * images.per_sample
         cold = cold_record_rates(
-            images.extents, wanted=wanted, cores=settings.core_counts, seconds=seconds, limit=instrument.storage_rate
+            images.extents,
+            wanted=wanted,
+            cores=settings.core_counts,
+            seconds=seconds,
+            limit=storage_limit(instrument.loader),
         )
         known = found.measurements.stages
         warm = next((stage for stage in known if stage.name == "read"), Stage(name="read"))
@@ -118,9 +121,7 @@ def _summary(stages: Sequence[Stage]) -> str:
 
 
 def _describe_source(dataset: Dataset, images: ImageSample, loader: Loader | None) -> ProfiledSource:
-    counts: Counter[str] = Counter()
-    for by_format in dataset.formats.values():
-        counts.update(by_format)
+    counts = sum(map(Counter, dataset.formats.values()), Counter[str]())
     return ProfiledSource(
         kind="dataset" if loader is None else "loader",
         name=str(dataset.path) if loader is None else repr(loader),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from headrace import transforms
+from headrace.documents import load_json
 from headrace.errors import ProfileError
 from headrace.measuring import WATTS_PER_CORE, available_memory, cpu_name, held_to
 from headrace.planning import USUAL_BATCH, USUAL_CROP, parse_emulation, usual_transform
@@ -103,7 +103,10 @@ def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, 
     if recipe is not None:
         if transform is not None or crop is not None:
             raise ProfileError("a recipe contains the transforms: omit transform and crop")
-        found = transforms.Recipe.from_json(_recipe_document(recipe))
+        try:
+            found = transforms.Recipe.from_json(load_json(recipe, "recipe"))
+        except ValueError as error:
+            raise ProfileError(str(error)) from None
         names = ("color", "layout", "dtype", "approximate_jpeg", "min_area", "fields")
         # `headrace plan` takes no other batch size than the recipe's.
         is_option = not isinstance(recipe, Mapping) and batch_size in (None, found.batch_size)
@@ -120,16 +123,6 @@ def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, 
     if crop is not None:
         raise ProfileError("transform and crop exclude each other: give one of them")
     return BatchOptions(transform, size, {})
-
-
-def _recipe_document(recipe: RecipeLike) -> Mapping[str, Any]:
-    if isinstance(recipe, Mapping):
-        return recipe
-    try:
-        document: Mapping[str, Any] = json.loads(Path(recipe).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ProfileError(f"a recipe must be a JSON file; {recipe}: {error}") from None
-    return document
 
 
 def refuse(given: Mapping[str, Any], kind: str, instead: str) -> None:

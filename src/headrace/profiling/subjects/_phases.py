@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The phases that store some of the images in other ways, for the remedies: as records, and in other formats."""
+"""Phases that several kinds of subjects share: loader and trainer; the images as records and in other formats."""
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
-from headrace.measuring import FileRange, encoded_image, some_of
-from headrace.planning import Calibration, Machine, solve
-from headrace.profiling._measurements import FormatCost, FormatMix, Measurements
+from headrace.measuring import EnergyCounter, FileRange, encoded_image, some_of
+from headrace.planning import Calibration, Machine, calibrate, solve
+from headrace.profiling._measurements import Energy, FormatCost, FormatMix, Measurements, Memory
 from headrace.profiling.judging._remedies_stored import storage_bandwidth
+from headrace.profiling.stages._runs import TimedRun, run_loader, run_trainer
 from headrace.profiling.stages._storage import compare_with_records
-from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
+from headrace.profiling.subjects._schedule import Findings, OutOfTime, Phase, Schedule
 from headrace.profiling.subjects._settings import Settings, describe_storage
 from headrace.records import Dataset
 from headrace.sources import Item, Source
@@ -26,6 +27,89 @@ from headrace.transforms import Compiled
 from headrace.units import rate_text
 
 MAX_COMPARED_FILES, MAX_COMPARED_BYTES = 2048, 64 << 20
+
+
+def training_phases(
+    loader: Iterable[Any],
+    settings: Settings,
+    schedule: Schedule,
+    *,
+    warm_loader: Callable[[], AbstractContextManager[Iterable[Any]]] | None = None,
+) -> list[Phase]:
+    """Measure the loader alone, the trainer alone, and both together.
+
+    `warm_loader` makes the same loader over a few samples in memory, if `loader` reads from storage.
+    """
+
+    def loader_alone(found: Findings, seconds: float) -> Findings:
+        counter = EnergyCounter()
+        run = run_loader(loader, seconds=seconds)
+        recipe, peak = found.measurements.recipe, run.cost.peak_bytes
+        return found.add(
+            _summary(run.rate),
+            loader_run=run,
+            differential={
+                "loader": run.rate,
+                "loader_spread": run.spread,
+                "loader_cores": run.cores,
+                "thread_busy": min(1.0, run.thread_seconds / run.seconds) if run.seconds > 0 else None,
+                "batches": run.batches,
+            },
+            recipe=recipe if recipe.batch_size else replace(recipe, batch_size=run.batch_images),
+            memory=None if peak is None else Memory(peak_bytes=peak),
+            energy=_energy(run, counter, settings.watts),
+        )
+
+    def from_memory(found: Findings, seconds: float) -> Findings:
+        assert warm_loader is not None
+        with warm_loader() as cached:
+            rate = run_loader(cached, seconds=seconds).rate
+        return found.add(_summary(rate), differential={"warm_loader": rate})
+
+    def trainer_alone(found: Findings, seconds: float) -> Findings:
+        assert settings.step is not None
+        assert found.loader_run is not None
+        batch, images = found.loader_run.batch, found.loader_run.batch_images
+        if settings.stated_step is not None:
+            rate = max(images, found.measurements.recipe.batch_size or 0) / settings.stated_step
+            stated = {"trainer": rate, "stated": True, "step_seconds": settings.stated_step}
+            return found.add(_summary(rate), differential=stated)
+        run = run_trainer(settings.step, batch, images, seconds=seconds)
+        measured = {
+            "trainer": run.rate,
+            "trainer_spread": run.spread,
+            "step_seconds": images / run.rate if run.rate else None,
+            "trainer_cores": run.cores,
+        }
+        return found.add(_summary(run.rate), differential=measured)
+
+    def both_together(found: Findings, seconds: float) -> Findings:
+        alone = found.loader_run
+        assert alone is not None
+        if schedule.spent + 2 * alone.seconds / max(1, alone.batches) > schedule.latest:
+            raise OutOfTime
+        run = run_loader(loader, seconds=seconds, step=settings.step)
+        return found.add(_summary(run.rate), differential={"together": run.rate, "together_spread": run.spread})
+
+    phases = [Phase("loader alone", 3, loader_alone, "essential")]
+    if settings.step is not None:
+        phases.append(Phase("trainer alone", 0.1 if settings.stated_step else 1.5, trainer_alone, "essential"))
+        phases.append(Phase("both together", 3, both_together, "useful"))
+    if warm_loader is not None:
+        phases.append(Phase("loader alone, from memory", 1.5, from_memory))
+    return phases
+
+
+def _energy(run: TimedRun, counter: EnergyCounter, watts: float) -> Energy:
+    """Return the energy per image from a counter, or estimated from the CPU time."""
+    images = max(1, run.total_images)
+    if counter.source is not None:
+        return Energy(joules=counter.joules() / images, estimated=False, meter=counter.source)
+    return Energy(joules=run.cost.cpu_seconds * watts / images, estimated=True, meter="cpu time", watts=watts)
+
+
+def _summary(rate: float | None) -> str:
+    return "too short to measure" if rate is None else rate_text(rate)
 
 
 def records_phase(source: Source, root: str, items: Sequence[Item], settings: Settings) -> Phase:
@@ -65,8 +149,6 @@ def formats_phase(
     """Calibrate some of the images in every format that can hold them."""
 
     def formats(found: Findings, _: float) -> Findings:
-        from headrace.planning import calibrate  # noqa: PLC0415 - imports the builder
-
         names = ("dtype", "layout", "color", "approximate_jpeg")
         calibration = calibrate(
             source,
