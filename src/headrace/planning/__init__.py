@@ -8,10 +8,9 @@ machine = find_machine("photos/", calibration)                        # measures
 solve(calibration, machine, step=0.035).save("plan.json")             # pure arithmetic
 """
 
-from headrace.planning._calibrate import ProgressHook, calibrate
+from headrace.planning._calibrate import USUAL_BATCH, USUAL_CROP, ProgressHook, calibrate, usual_transform
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._machine import Machine, find_machine, parse_emulation
-from headrace.planning._options import USUAL_BATCH, USUAL_CROP, usual_transform
 from headrace.planning._plan import Plan, Share
 from headrace.planning._planner import image_options, plan, read_costs
 from headrace.planning._predict import RESOURCES, Prediction, predict

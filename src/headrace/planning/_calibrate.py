@@ -21,13 +21,24 @@ from typing import Any, TypeAlias
 
 from headrace import formats as image_formats
 from headrace.building import build
+from headrace.documents import load_json
 from headrace.errors import UnsupportedImage
 from headrace.measuring import SourceSample, cpu_name, take_sample
 from headrace.planning._cost import Calibration, Cost
-from headrace.planning._options import RecipeSource, describe, formats_to_measure, loader_arguments
 from headrace.planning._runs import CalibrationRun
+from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
 from headrace.units import cores_text, usable_cores
 
+RecipeSource: TypeAlias = Recipe | Mapping[str, Any] | str | PathLike[str]
+"""A recipe, its JSON object, or the path of its JSON file."""
+
+USUAL_CROP, USUAL_BATCH = 224, 64
+FORMATS = ("hri:dense", "hri:fast", "raw")
+"""Formats that are measured beside the source's own, unless others are named."""
+
+# The usual values for photographs; they do not change the speed.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_RECIPE_OPTIONS = ("batch_size", "dtype", "layout", "color", "min_area", "approximate_jpeg")
 SAMPLES, QUICK_SAMPLES = 96, 24
 _REPEATS, _QUICK_REPEATS = 6, 2
 _SECONDS, _QUICK_SECONDS = 0.4, 0.15
@@ -62,10 +73,10 @@ def calibrate(
         loader_options: More arguments for `Loader`, such as `direct_io`.
 
     """
-    options = {"direct_io": False, **loader_arguments(transform, recipe, batch_size), **(loader_options or {})}
+    options = {"direct_io": False, **_loader_arguments(transform, recipe, batch_size), **(loader_options or {})}
     max_cores = cores or usable_cores()
     sample = take_sample(source, samples or (QUICK_SAMPLES if quick else SAMPLES))
-    names = formats_to_measure(sample.own_format, formats)
+    names = _formats_to_measure(sample.own_format, formats)
     core_counts = sorted({1, max_cores})
     repeats, seconds = (_QUICK_REPEATS, _QUICK_SECONDS) if quick else (_REPEATS, _SECONDS)
     total, done = len(names) * (1 + len(core_counts) * (1 + repeats)), count()
@@ -94,7 +105,7 @@ def calibrate(
             # The start of an epoch adds to it, so the run with the longest epochs counts.
             consumer_seconds=min(run.consumer_seconds for run in runs),
             source_format=sample.own_format or "mixed",
-            recipe=describe(options),
+            recipe=_describe(options),
             provenance={
                 "cpu": cpu_name() or platform.processor() or platform.machine(),
                 "platform": platform.platform(),
@@ -139,3 +150,49 @@ def _cost(stored: _StoredSample, runs: Sequence[CalibrationRun]) -> Cost:
         encode_seconds=stored.encode_seconds,
         lossless=image_formats.parse(stored.format)[0].lossless,
     )
+
+
+def usual_transform(crop: int | None = None) -> list[Transform]:
+    """Return the usual transforms for photographs: a random crop (224 pixels), a flip, and normalization."""
+    return [RandomResizedCrop(crop or USUAL_CROP), HorizontalFlip(), Normalize(_MEAN, _STD)]
+
+
+def _loader_arguments(transform: Any, recipe: RecipeSource | None, batch_size: int | None) -> dict[str, Any]:
+    """Return arguments for `Loader`. Batches are NumPy arrays: a calibration needs no framework."""
+    if recipe is not None:
+        if transform is not None or batch_size is not None:
+            raise ValueError("a recipe has its own transforms and batch size: omit transform, crop and batch_size")
+        read = recipe if isinstance(recipe, Recipe) else Recipe.from_json(load_json(recipe, "recipe"))
+        options = {name: getattr(read, name) for name in _RECIPE_OPTIONS}
+        return {**options, "transform": list(read.transforms), "fields": list(read.fields), "output": "numpy"}
+    size = USUAL_BATCH if batch_size is None else batch_size
+    if size < 1:
+        raise ValueError(f"batch_size must be >= 1; got {size}")
+    return {"transform": transform, "batch_size": size, "output": "numpy"}
+
+
+def _describe(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return loader arguments as JSON values; functions are given by name."""
+    given = options.get("transform")
+    steps = given if isinstance(given, Sequence) else [] if given is None else [given]
+    transforms = [
+        step.to_json() if isinstance(step, Transform) else {"function": getattr(step, "__qualname__", repr(step))}
+        for step in steps
+    ]
+    plain = {
+        name: value if isinstance(value, bool | int | float | str | None) else str(value)
+        for name, value in options.items()
+        if name not in ("transform", "fields")
+    }
+    return {**plain, "transforms": transforms}
+
+
+def _formats_to_measure(own: str | None, named: Sequence[str] | None) -> list[str]:
+    """Return the formats to measure, the source's own first; a lossy format must be the source's own."""
+    chosen = list(dict.fromkeys(([own] if own else []) + list(FORMATS))) if named is None else list(named)
+    if not chosen:
+        raise ValueError("formats must name at least one format")
+    for name in chosen:
+        if not image_formats.parse(name)[0].lossless and name != own:
+            raise ValueError(f"formats must be lossless, or the source's own; got {name}, which would lose pixels")
+    return chosen

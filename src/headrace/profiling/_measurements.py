@@ -138,6 +138,11 @@ class RawAndRecords:
     records_cold: float | None = None
     records_warm: float | None = None
 
+    @property
+    def pairs(self) -> tuple[tuple[str, float | None, float | None], ...]:
+        """The rates of files and records, cold and warm."""
+        return ("cold", self.raw_cold, self.records_cold), ("warm", self.raw_warm, self.records_warm)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FormatCost:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace import units
 from headrace.errors import MissingExtra
@@ -20,16 +19,10 @@ from headrace.profiling._measurements import Measurements, Rate
 from headrace.profiling.judging._reconcile import model_run
 from headrace.profiling.judging._remedies_stored import mix_rate, rated_formats
 from headrace.profiling.judging._verdict import STAGE_WORDS, Verdict
+from headrace.profiling.report import _summary
 from headrace.profiling.report._charts import Bar, bar_chart, scaling_chart, share_chart
 from headrace.profiling.report._pipeline_chart import pipeline_chart
-from headrace.profiling.report._summary import (
-    as_sentence,
-    energy_parts,
-    facts,
-    method_notes,
-    overall_rates,
-    stage_rows,
-)
+from headrace.profiling.report._summary import energy_parts, overall_rates, stage_rows
 from headrace.terminal import printable
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -39,8 +32,7 @@ _CHARTS = ("pipeline", "stall", "wait", "scaling", "records", "formats", "energy
 _HEADLINES = {"trainer": "The trainer is the limit", "balanced": "Balanced", "unknown": "No verdict"}
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(NamedTuple):
     """A drawing at both widths."""
 
     wide: str
@@ -56,8 +48,8 @@ def render_page(measurements: Measurements, verdict: Verdict) -> str:
         headline=_HEADLINES.get(verdict.kind, f"{words[:1].upper()}{words[1:]} is the bottleneck"),
         rows=stage_rows(measurements, verdict),
         charts={**dict.fromkeys(_CHARTS), **dict(_charts(measurements, verdict))},
-        facts=list(facts(measurements, verdict)),
-        notes=list(method_notes(measurements, verdict)),
+        facts=list(_summary.facts(measurements, verdict)),
+        notes=list(_summary.method_notes(measurements, verdict)),
         formats=rated_formats(measurements),
     )
     return page
@@ -84,7 +76,7 @@ def find_template() -> Any:
         seconds=units.seconds_text,
         joules=units.joules_text,
         percent=units.percent_text,
-        sentence=as_sentence,
+        sentence=_summary.as_sentence,
         by_cores=_by_cores,
     )
     return environment.get_template("report.html.jinja")
@@ -119,9 +111,8 @@ def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str,
     curves = dict(_curves(measurements))
     if curves:
         yield "scaling", _chart(lambda width: scaling_chart(curves, width), _HALF)
-    stall = verdict.stall
-    if stall is not None:
-        times = {"training": 1 - stall, "waiting for data": stall}
+    if verdict.stall is not None:
+        times = {"training": 1 - verdict.stall, "waiting for data": verdict.stall}
         words = {"training": "busy", "waiting for data": "stalled"}
         yield "wait", _chart(lambda width: share_chart(times, words, width, "Share of the trainer's time"), _HALF)
     parts = energy_parts(measurements)
@@ -141,10 +132,8 @@ def _bars(bars: list[Bar], label: str, line: tuple[str, float] | None = None) ->
 
 
 def _records_bars(measurements: Measurements) -> Iterator[Bar]:
-    pair = measurements.raw_and_records
-    if pair is None:
-        return
-    for name, raw, records in (("cold", pair.raw_cold, pair.records_cold), ("warm", pair.raw_warm, pair.records_warm)):
+    found = measurements.raw_and_records
+    for name, raw, records in found.pairs if found is not None else ():
         if raw:
             yield Bar(f"files, {name}", raw)
         if records:
@@ -166,8 +155,10 @@ def _format_bars(measurements: Measurements) -> Iterator[Bar]:
 def _curves(measurements: Measurements) -> Iterator[tuple[str, tuple[Rate, ...]]]:
     """Yield the stages that were measured with several numbers of cores."""
     for stage in measurements.stages:
-        warm = tuple(point for point in stage.rates if point.rate > 0 and point.cores > 0)
-        cold = tuple(point for point in stage.cold_rates if point.rate > 0 and point.cores > 0)
+        warm, cold = (
+            tuple(point for point in points if point.rate > 0 and point.cores > 0)
+            for points in (stage.rates, stage.cold_rates)
+        )
         if stage.place == "cores" and len(warm) > 1:
             yield (f"{stage.name}, warm" if stage.name in ("open", "read") else stage.name), warm
         if len(cold) > 1:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, RenderableType, group
 from rich.live import Live
 from rich.padding import Padding
 from rich.panel import Panel
@@ -29,12 +29,9 @@ _BAR_LENGTH = 17
 _STYLES = {"stage": "yellow", "trainer": "green", "balanced": "green", "unknown": "red"}
 
 
-def render_text(measurements: Measurements, verdict: Verdict) -> RenderableType:
+@group()
+def render_text(measurements: Measurements, verdict: Verdict) -> Iterator[RenderableType]:
     """Lay out the report for a console of any width."""
-    return Group(*_parts(measurements, verdict))
-
-
-def _parts(measurements: Measurements, verdict: Verdict) -> Iterator[RenderableType]:
     title = Text(printable(measurements.source.name))
     yield Panel(Text(verdict.sentence), title=title, title_align="left", border_style=_STYLES[verdict.kind])
     rows = stage_rows(measurements, verdict)
@@ -133,14 +130,10 @@ def _results(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str
     yield from ((name, rate_text(rate)) for name, rate in overall_rates(measurements, verdict))
     if verdict.stall is not None:
         yield "the trainer waits", percent_text(verdict.stall)
-    pair = measurements.raw_and_records
-    if pair is not None:
-        for name, raw, records in (
-            ("cold", pair.raw_cold, pair.records_cold),
-            ("warm", pair.raw_warm, pair.records_warm),
-        ):
-            if raw and records:
-                yield f"files | records, {name}", f"{number_text(raw)} | {rate_text(records)}, {records / raw:.1f} x"
+    found = measurements.raw_and_records
+    for name, raw, records in found.pairs if found is not None else ():
+        if raw and records:
+            yield f"files | records, {name}", f"{number_text(raw)} | {rate_text(records)}, {records / raw:.1f} x"
     if measurements.memory is not None:
         yield "peak memory", bytes_text(measurements.memory.peak_bytes)
     energy = measurements.energy

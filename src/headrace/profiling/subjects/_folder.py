@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from headrace import transforms
@@ -28,22 +29,9 @@ from headrace.measuring import (
     some_of,
 )
 from headrace.planning.commands import new_dataset_path
-from headrace.profiling._measurements import (
-    CACHED_SHARE,
-    Measurements,
-    ProfiledSource,
-    Rate,
-    RecipeSummary,
-    Stage,
-)
-from headrace.profiling.stages._files import (
-    RawLoader,
-    RawSample,
-    StorageThrottle,
-    batch_stage,
-    decode_stage,
-    transform_stage,
-)
+from headrace.profiling._measurements import CACHED_SHARE, Measurements, ProfiledSource, Rate, RecipeSummary, Stage
+from headrace.profiling.stages import _files as files
+from headrace.profiling.stages._files import RawLoader, RawSample, StorageThrottle
 from headrace.profiling.stages._loader_stages import describe_transforms
 from headrace.profiling.stages._storage import file_stages
 from headrace.profiling.subjects._phases import formats_phase, records_phase, training_phases
@@ -97,7 +85,17 @@ def profile_folder(path: Path, batches: BatchOptions, settings: Settings, schedu
     partly = f"only the first {len(items):,} samples were listed: whether all of them fit in memory is not known"
     start = Measurements(
         machine=machine,
-        source=_describe_source(path, images, items),
+        source=ProfiledSource(
+            kind="folder",
+            name=str(path),
+            path=str(path),
+            build_to=new_dataset_path(path, is_dataset=False),
+            samples=images.total,
+            n_bytes=images.total_bytes,
+            image_bytes=listed / len(items),
+            pixel_bytes=images.pixel_bytes,
+            formats=images.formats,
+        ),
         recipe=RecipeSummary(
             batch_size=batches.batch_size, workers=settings.cores, transforms=describe_transforms(compiled)
         ),
@@ -113,7 +111,12 @@ def profile_folder(path: Path, batches: BatchOptions, settings: Settings, schedu
         formats_phase(path, compiled, batches.batch_size, settings, schedule),
     ]
     found = schedule.run(phases, start)
-    return replace(found, notes=(*found.notes, *_failure_notes(loader)))
+    count = len(loader.failures)
+    failed = (
+        f"{count} file{'s' if count > 1 else ''} could not be loaded, such as {name}: {error}"
+        for name, error in islice(loader.failures.items(), 1)
+    )
+    return replace(found, notes=(*found.notes, *failed))
 
 
 def _raw_loader(folder: _Folder, *, drops_pages: bool) -> RawLoader:
@@ -151,29 +154,18 @@ def _labels(source: Source, items: Sequence[Item]) -> Sequence[int | None]:
 
 def _memory_loader(folder: _Folder) -> RawLoader:
     """Return the same loader over a few images in memory."""
-
-    def content(number: int) -> bytes:
-        return folder.images.contents[number]
-
-    samples = [RawSample(str(number), partial(content, number)) for number in range(len(folder.images.contents))]
+    contents = folder.images.contents
+    samples = [RawSample(str(number), partial(contents.__getitem__, number)) for number in range(len(contents))]
     batch_size = folder.batches.batch_size
     samples *= max(1, MIN_EPOCH_BATCHES * batch_size // len(samples))
     return RawLoader(samples, folder.compiled, batch_size=batch_size, workers=folder.settings.cores)
-
-
-def _failure_notes(loader: RawLoader) -> list[str]:
-    count = len(loader.failures)
-    first = next(iter(loader.failures.items()), None)
-    if first is None:
-        return []
-    return [f"{count} file{'s' if count > 1 else ''} could not be loaded, such as {first[0]}: {first[1]}"]
 
 
 def _files_phase(folder: _Folder) -> Phase:
     """Measure open and read of files."""
     settings, images = folder.settings, folder.images
 
-    def files(found: Findings, seconds: float) -> Findings:
+    def read_files(found: Findings, seconds: float) -> Findings:
         limit = settings.emulation.storage_rate
         stages, cached = file_stages(images.extents, cores=settings.core_counts, seconds=seconds, limit=limit)
         share = "an unknown share" if cached is None else f"{cached:.0%}"
@@ -185,7 +177,7 @@ def _files_phase(folder: _Folder) -> Phase:
             notes=[note] if cached is None or cached > MAX_CACHED_SHARE else [],
         )
 
-    return Phase("open and read, cold and warm", 2, files)
+    return Phase("open and read, cold and warm", 2, read_files)
 
 
 def _samples_phase(folder: _Folder) -> Phase:
@@ -216,21 +208,7 @@ def _stage_phases(folder: _Folder) -> list[Phase]:
 
     cores = folder.settings.core_counts
     return [
-        phase("decode, one core to all", 1.5, decode_stage, cores=cores),
-        phase("transform, one core to all", 1.5, transform_stage, cores=cores),
-        phase("batch", 0.5, batch_stage, batch_size=folder.batches.batch_size),
+        phase("decode, one core to all", 1.5, files.decode_stage, cores=cores),
+        phase("transform, one core to all", 1.5, files.transform_stage, cores=cores),
+        phase("batch", 0.5, files.batch_stage, batch_size=folder.batches.batch_size),
     ]
-
-
-def _describe_source(path: Path, images: ImageSample, items: Sequence[Item]) -> ProfiledSource:
-    return ProfiledSource(
-        kind="folder",
-        name=str(path),
-        path=str(path),
-        build_to=new_dataset_path(path, is_dataset=False),
-        samples=images.total,
-        n_bytes=images.total_bytes,
-        image_bytes=sum(item.n_bytes for item in items) / len(items),
-        pixel_bytes=images.pixel_bytes,
-        formats=images.formats,
-    )
