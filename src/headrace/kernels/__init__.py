@@ -14,11 +14,10 @@ if find_spec("torch") is None:
 from headrace.kernels._batch import StagedBatch
 from headrace.kernels._decode import decode_batch, decode_staged, stage_batch
 from headrace.kernels._describe import TileSource
-from headrace.kernels._resize import resize_batch
+from headrace.kernels._resize import ResizeWindow, resize_batch
 from headrace.kernels._selftest import DeviceUse, reason_against_device
 from headrace.kernels._status import check_status, failures
 from headrace.kernels.backend import Backend, has_triton, reason_not_compiled_for
-from headrace.kernels.resize._windows import ResizeWindow
 
 __all__ = [
     "Backend",

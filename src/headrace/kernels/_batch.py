@@ -141,14 +141,7 @@ def stage(
 ) -> StagedBatch:
     """Fetch the tiles and lay the batch out in `buffer`, or in a new one if that is None or too small.
 
-    Args:
-        source: Fetches the tiles.
-        description: The tables.
-        factors: Scale and shift of the output.
-        buffer: A uint8 tensor of the host.
-        pin: Whether a new buffer is pinned.
-        **output: The fields of `StagedBatch` that describe the decoded images.
-
+    `output` has the fields of `StagedBatch` that describe the decoded images.
     """
     tiles = description.tiles
     arrays: dict[str, npt.NDArray[Any]] = {

@@ -136,13 +136,8 @@ def decode_staged(
 ) -> torch.Tensor | list[torch.Tensor]:
     """Do the device's part of `decode_batch`, on the current stream of the buffer's device, without waiting for it.
 
-    Args:
-        staged: The result of `stage_batch`.
-        buffer: `staged.buffer`, copied to the device.
-        status: An int32 tensor `[N]` of zeros on the device; pass it to `check_status` later.
-        out: The tensor that was passed to `stage_batch`, if any.
-        backend: As for `decode_batch`.
-
+    `buffer` is `staged.buffer`, copied to the device, and `out` the tensor that was passed to `stage_batch`, if any.
+    `status` is an int32 tensor `[N]` of zeros on the device; pass it to `check_status` later.
     """
     implementation = choose(backend, buffer.device)
     sizes = [math.prod(shape) for shape in staged.shapes]

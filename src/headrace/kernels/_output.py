@@ -38,11 +38,7 @@ def scale_and_shift(
 ) -> npt.NDArray[np.float32]:
     """Check mean and std, and return the factors [scale and shift, SampleType, MAX_CHANNELS] of the CPU's transforms.
 
-    Args:
-        mean: One number, or one per channel; None is 0.
-        std: The same; None is 1.
-        channels: The channel counts of the images.
-
+    `channels` are the channel counts of the images. Without a mean and std, the mean is 0 and the std 1.
     """
     if (mean is None) != (std is None):
         raise ValueError("pass both mean and std, or neither")

@@ -21,10 +21,9 @@ import torch
 from headrace.codec import encode
 from headrace.kernels._decode import decode_batch
 from headrace.kernels._output import factors_of, output_dtype
-from headrace.kernels._resize import resize_batch
+from headrace.kernels._resize import ResizeWindow, resize_batch
 from headrace.kernels.backend import has_triton
 from headrace.kernels.finish.reference import convert_levels
-from headrace.kernels.resize._windows import ResizeWindow
 from headrace.kernels.tables import SampleType
 
 _SHAPE = (37, 70, 3)  # two rows of tiles; not a multiple of tiles, blocks or groups

@@ -15,23 +15,8 @@ from headrace.errors import CorruptImage
 
 REASON_BITS = 4
 LAST_TILE = (1 << 23) - 1  # an image of 65535 x 65535 pixels has fewer tiles
-
-
-class Reason(IntEnum):
-    """The MUST of the spec that is violated."""
-
-    COLOR = 1
-    PREDICTOR = 2
-    SECTION = 3
-    UNARY = 4
-    WIDTH = 5
-    CLASS = 6
-    PALETTE = 7
-    EXCEPTION = 8
-    ESCAPES = 9
-    PADDING = 10
-    LENGTH = 11
-
+# The MUSTs of the spec that a tile can violate, counted from 1.
+Reason = IntEnum("Reason", "COLOR PREDICTOR SECTION UNARY WIDTH CLASS PALETTE EXCEPTION ESCAPES PADDING LENGTH")
 
 _WORDS = {
     Reason.COLOR: "a color code is not defined",
@@ -49,25 +34,21 @@ _WORDS = {
 
 
 def check_status(status: Any) -> None:
-    """Raise `CorruptImage` for the first image that a device found damaged.
+    """Raise `CorruptImage` for the first image that a device found damaged; waits for the device.
 
-    Args:
-        status: The `status` that was passed to `decode_batch`. Reading it waits for the device.
-
+    `status` is the tensor that was passed to `decode_batch`.
     """
-    for index, code in enumerate(status.tolist()):
-        if code:
-            raise error_of(code, index)
-
-
-def error_of(code: int, index: int) -> CorruptImage:
-    """Return the error of a status other than 0."""
-    tile, reason = LAST_TILE - (code >> REASON_BITS), Reason(code & ((1 << REASON_BITS) - 1))
-    error = CorruptImage(f"image {index}: tile {tile}: {_WORDS[reason]}")
-    error.index, error.tile = index, tile
-    return error
+    for _, error in failures(status.tolist()):
+        raise error
 
 
 def failures(codes: Sequence[int]) -> list[tuple[int, CorruptImage]]:
     """Return the positions and errors of all damaged images of a batch."""
-    return [(index, error_of(code, index)) for index, code in enumerate(codes) if code]
+    return [(index, _error_of(code, index)) for index, code in enumerate(codes) if code]
+
+
+def _error_of(code: int, index: int) -> CorruptImage:
+    tile, reason = LAST_TILE - (code >> REASON_BITS), Reason(code & ((1 << REASON_BITS) - 1))
+    error = CorruptImage(f"image {index}: tile {tile}: {_WORDS[reason]}")
+    error.index, error.tile = index, tile
+    return error

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN202, N803
-# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """What the Triton kernels share: reading tables, bytes and bits within bounds, unary sections, and reporting damage.
 
 No load trusts a position: `byte`, `bits` and `word` are masked by the extent of their tile. Whatever the bytes of a

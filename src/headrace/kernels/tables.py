@@ -19,32 +19,22 @@ class TileKind(IntEnum):
 class TileField(IntEnum):
     """The rows of the tile table, which holds only the tiles that a region touches."""
 
-    AT = 0
-    """Offset of the tile's first byte in the payload."""
+    AT = 0  # offset of the tile's first byte in the payload
     LENGTH = 1
-    IMAGE = 2
-    """Index of the tile's image in the batch."""
-    NUMBER = 3
-    """Index of the tile in its image, in raster order."""
+    IMAGE = 2  # index of the tile's image in the batch
+    NUMBER = 3  # index of the tile in its image, in raster order
     KIND = 4
-    BITS = 5
-    """Bits of a coded value: n in the spec."""
+    BITS = 5  # bits of a coded value: n in the spec
     CHANNELS = 6
     HEIGHT = 7
     WIDTH = 8
-    TOP = 9
-    """First row, relative to the region; negative where the tile starts above it."""
+    TOP = 9  # first row, relative to the region; negative where the tile starts above it
     LEFT = 10
-    VALUES = 11
-    """Offset of the tile's planes in the `values` scratch."""
-    ENTRIES = 12
-    """Offset of the tile's table of groups or blocks in the `entries` scratch."""
-    NUMBERS = 13
-    """Offset of the tile's unary numbers in the `numbers` scratch."""
-    SOURCE = 14
-    """Offset of the tile's first byte in its file; used by the host only."""
-    SUM = 15
-    """Checksum of the tile's bytes; used by the host only."""
+    VALUES = 11  # offset of the tile's planes in the `values` scratch
+    ENTRIES = 12  # offset of the tile's table of groups or blocks in the `entries` scratch
+    NUMBERS = 13  # offset of the tile's unary numbers in the `numbers` scratch
+    SOURCE = 14  # offset of the tile's first byte in its file; used by the host only
+    SUM = 15  # checksum of the tile's bytes; used by the host only
 
 
 class ImageField(IntEnum):
@@ -53,19 +43,14 @@ class ImageField(IntEnum):
     HEIGHT = 0
     WIDTH = 1
     CHANNELS = 2
-    DTYPE = 3
-    """Type of the stored samples: a `SampleType`."""
-    RANKS = 4
-    """Offset of the image's ranks in the rank table."""
-    RANK_COUNT = 5
-    """0 if the image has no ranks."""
-    OUT = 6
-    """Offset of the image in the output, in elements, like the strides."""
+    DTYPE = 3  # type of the stored samples: a `SampleType`
+    RANKS = 4  # offset of the image's ranks in the rank table
+    RANK_COUNT = 5  # 0 if the image has no ranks
+    OUT = 6  # offset of the image in the output, in elements, like the strides
     STRIDE_C = 7
     STRIDE_Y = 8
     STRIDE_X = 9
-    FLIP = 10
-    """1 if the columns are mirrored."""
+    FLIP = 10  # 1 if the columns are mirrored
 
 
 class SampleType(IntEnum):

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN202, N803
-# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The classes of the blocks of coded tiles, and where each part of a tile starts: one program per tile."""
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from headrace.kernels._triton_shared import (
     unary_positions,
     unzigzag,
 )
-from headrace.kernels.coded._blocks import (
+from headrace.kernels.coded._numbers import (
     BLOCK_WORDS,
     CLASS,
     ESCAPES,
@@ -55,17 +52,10 @@ from headrace.kernels.tables import SIZES, SLICES
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def coded_index_kernel(
-    payload,
-    tiles,
-    n_tiles,
-    own_tiles,
-    numbers,
-    entries,
-    status,
-    PHASES: tl.constexpr,
-    PLANES: tl.constexpr,  # whose classes are decoded in parallel
-    CHUNK: tl.constexpr,
-):
+    payload, tiles, n_tiles, own_tiles, numbers, entries, status,
+    PHASES: tl.constexpr, PLANES: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Decode the classes of one tile, of PLANES planes in parallel."""
     tile = tl.load(own_tiles + tl.program_id(0))
     base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
     down = (h + 7) // 8

@@ -1,19 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coded tiles up to their residuals in plain PyTorch: classes, numbers, and a sample from each of them.
-
-The beginnings that the kernels pass on to one another are found where they are needed; `index` and `numbers` leave the
-classes and the numbers in the same scratch as the kernels.
-"""
+"""Coded tiles up to their residuals in plain PyTorch: classes, numbers, and a sample from each of them."""
 
 from __future__ import annotations
 
 import torch
 
-from headrace.kernels._batch import (
-    BLOCK,
-    BLOCK_SAMPLES,
-    DeviceBatch,
-)
+from headrace.kernels._batch import BLOCK, BLOCK_SAMPLES, DeviceBatch
 from headrace.kernels._status import Reason
 from headrace.kernels._torch_shared import Tiles, average, exclusive, slices, store, unzigzag
 from headrace.kernels.tables import LANES, TileField, TileKind
@@ -42,7 +34,7 @@ def expand(batch: DeviceBatch) -> None:
 
 
 class _SectionOffsets:
-    """Where the parts of coded tiles begin that do not hang on the classes."""
+    """Where the parts of coded tiles start that do not depend on the classes."""
 
     def __init__(self, tiles: Tiles) -> None:
         channels = tiles[TileField.CHANNELS]
@@ -140,7 +132,7 @@ def _expand(tiles: Tiles, layout: _SectionOffsets, classes: torch.Tensor) -> Non
 def _samples_of_numbers(
     tiles: Tiles, begin: torch.Tensor, size: torch.Tensor, n_numbers: torch.Tensor, code: torch.Tensor
 ) -> torch.Tensor:
-    """The number that each sample hangs on [n, planes, blocks, 64]; 0 where there is none."""
+    """The number that each sample depends on [n, planes, blocks, 64]; 0 where there is none."""
     per_plane = [
         tiles.unary(begin[:, plane], size[:, plane], n_numbers[:, plane].sum(1)) for plane in range(n_numbers.shape[1])
     ]

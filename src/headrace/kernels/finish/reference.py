@@ -41,7 +41,7 @@ def _run(tiles: Tiles) -> None:
     column = torch.where(of_image(ImageField.FLIP) > 0, width - 1 - column, column)
     pixel = of_image(ImageField.OUT) + row * of_image(ImageField.STRIDE_Y) + column * of_image(ImageField.STRIDE_X)
     kept = channels if batch.staged.out_channels == 0 else torch.full_like(channels, batch.staged.out_channels)
-    spread = (channels <= 2) & (kept == 3)  # one channel bewritten three
+    spread = (channels <= 2) & (kept == 3)  # one channel becomes three
     codes = torch.where(of_tile(TileField.KIND) >= TileKind.PACKED, _color_codes(tiles)[:, :, None], 0)  # [n, 64, 1]
 
     near = far = torch.zeros_like(pixel)

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN201, N803, PLR0915, SIM102
-# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The last kernel: planes to output pixels, with color, ranks, region, flip, strides, dtype and normalization.
 
 A program handles some steps of the wave of one tile: all rows, and in each row the columns of these steps. So it reads
@@ -56,22 +53,10 @@ STEPS, TURNS, WARPS = sized(32, 512), 3, 8
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def finish_kernel(
-    payload,
-    tiles,
-    n_tiles,
-    images,
-    n_images,
-    ranks,
-    factors,
-    values,
-    out,
-    out_channels,
-    FORM: tl.constexpr,  # of the output
-    WIDE: tl.constexpr,
-    RANKED: tl.constexpr,  # whether any image of the batch has ranks
-    STEPS: tl.constexpr,
-    TURNS: tl.constexpr,  # a program handles STEPS * TURNS steps
-):
+    payload, tiles, n_tiles, images, n_images, ranks, factors, values, out, out_channels,
+    FORM: tl.constexpr, WIDE: tl.constexpr, RANKED: tl.constexpr, STEPS: tl.constexpr, TURNS: tl.constexpr,
+):  # fmt: skip
+    """Write STEPS * TURNS steps of one tile in the sample type FORM. RANKED: some image of the batch has ranks."""
     tile = tl.program_id(0).to(tl.int64)
     image = load_int64(tiles, n_tiles, TILE_IMAGE, tile)
     kind = load_int32(tiles, n_tiles, TILE_KIND, tile)
@@ -202,21 +187,7 @@ def run(batch: DeviceBatch) -> None:
     staged = batch.staged
     max_steps = staged.max_width + (2 if staged.has(TileKind.CODED) else 1) * (LANES - 1)
     finish_kernel[(batch.tiles.shape[1], triton.cdiv(max_steps, STEPS * TURNS))](
-        batch.payload,
-        batch.tiles,
-        batch.tiles.shape[1],
-        batch.images,
-        batch.images.shape[1],
-        batch.ranks,
-        batch.factors,
-        batch.values,
-        batch.out,
-        batch.staged.out_channels,
-        FORM=FORMS[batch.out.dtype],
-        WIDE=batch.wide,
-        RANKED=batch.ranks.numel() > 0,
-        STEPS=STEPS,
-        TURNS=TURNS,
-        num_warps=WARPS,
-        enable_fp_fusion=False,
-    )
+        batch.payload, batch.tiles, batch.tiles.shape[1], batch.images, batch.images.shape[1], batch.ranks,
+        batch.factors, batch.values, batch.out, staged.out_channels, FORM=FORMS[batch.out.dtype], WIDE=batch.wide,
+        RANKED=batch.ranks.numel() > 0, STEPS=STEPS, TURNS=TURNS, num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN201, N803
-# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """Widths and offsets of the groups of packed tiles: one program per tile, one plane after the other."""
 
 from __future__ import annotations
@@ -44,17 +41,10 @@ ACROSS = tables.TILE_WIDTH // GROUP  # of the widest tile, so that narrower ones
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def packed_index_kernel(
-    payload,
-    tiles,
-    n_tiles,
-    own_tiles,
-    numbers,
-    entries,
-    status,
-    PHASES: tl.constexpr,
-    ACROSS: tl.constexpr,  # >= groups per row of a tile
-    CHUNK: tl.constexpr,
-):
+    payload, tiles, n_tiles, own_tiles, numbers, entries, status,
+    PHASES: tl.constexpr, ACROSS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Handle one tile, which has at most ACROSS groups per row."""
     tile = tl.load(own_tiles + tl.program_id(0))
     base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
     down = (h + 3) // 4
@@ -121,16 +111,6 @@ def index(batch: DeviceBatch) -> None:
     own = batch.tiles_of(TileKind.PACKED)
     for phases in phases_of(batch.payload.device):
         packed_index_kernel[(len(own),)](
-            batch.payload,
-            batch.tiles,
-            batch.tiles.shape[1],
-            own,
-            batch.numbers,
-            batch.entries,
-            batch.status,
-            PHASES=phases,
-            ACROSS=ACROSS,
-            CHUNK=CHUNK,
-            num_warps=WARPS,
-            enable_fp_fusion=False,
-        )
+            batch.payload, batch.tiles, batch.tiles.shape[1], own, batch.numbers, batch.entries, batch.status,
+            PHASES=phases, ACROSS=ACROSS, CHUNK=CHUNK, num_warps=WARPS, enable_fp_fusion=False,
+        )  # fmt: skip

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN201, N803, PLR0915
-# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """The exceptions of palette tiles, in the order of the wave: one program per tile, sixteen blocks at a time."""
 
 from __future__ import annotations
@@ -32,15 +29,9 @@ BLOCKS, WARPS = sized(16, 128), 4
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def palette_expand_kernel(
-    payload,
-    tiles,
-    n_tiles,
-    own_tiles,
-    values,
-    status,
-    WIDE: tl.constexpr,
-    BLOCKS: tl.constexpr,
-):
+    payload, tiles, n_tiles, own_tiles, values, status, WIDE: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Handle one tile, BLOCKS blocks at a time."""
     tile = tl.load(own_tiles + tl.program_id(0))
     base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
     value_bytes = n // 8
@@ -137,14 +128,6 @@ def expand(batch: DeviceBatch) -> None:
     """Write the exceptions of all palette tiles to their slots, and 255 for all other pixels."""
     own = batch.tiles_of(TileKind.PALETTE)
     palette_expand_kernel[(len(own),)](
-        batch.payload,
-        batch.tiles,
-        batch.tiles.shape[1],
-        own,
-        batch.values,
-        batch.status,
-        WIDE=batch.wide,
-        BLOCKS=BLOCKS,
-        num_warps=WARPS,
-        enable_fp_fusion=False,
-    )
+        batch.payload, batch.tiles, batch.tiles.shape[1], own, batch.values, batch.status,
+        WIDE=batch.wide, BLOCKS=BLOCKS, num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import torch
 
+from headrace.kernels._resize import ResizeBatch, ResizeField
 from headrace.kernels.finish.reference import convert_levels
-from headrace.kernels.resize._tables import ResizeBatch
-from headrace.kernels.resize._windows import ResizeField
 from headrace.kernels.tables import SampleType
 
 _SAMPLES = {torch.uint8: SampleType.UINT8, torch.uint16: SampleType.UINT16, torch.int16: SampleType.INT16}

@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN201, N803
-# mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
 """Bilinear resize with antialiasing: one program per rectangle of a result, all images of a batch in one launch."""
 
 from __future__ import annotations
@@ -10,10 +7,9 @@ import torch
 import triton
 import triton.language as tl
 
+from headrace.kernels._resize import ResizeBatch, ResizeField
 from headrace.kernels.backend import sized
 from headrace.kernels.finish.triton import FORMS, INT16, UINT8, store_value
-from headrace.kernels.resize._tables import ResizeBatch
-from headrace.kernels.resize._windows import ResizeField
 from headrace.kernels.tables import SIZES, SLICES
 
 ROWS, COLUMNS, WARPS = sized(8, 64), sized(32, 64), 4
@@ -36,22 +32,10 @@ FLIP = tl.constexpr(int(ResizeField.FLIP))
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def resize_kernel(
-    source,
-    jobs,
-    n_jobs,
-    n_rectangles,
-    first,
-    count,
-    position,
-    step,
-    unit,
-    factors,
-    out,
-    SAMPLE: tl.constexpr,  # sample type of the source
-    FORM: tl.constexpr,  # sample type of the output
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    source, jobs, n_jobs, n_rectangles, first, count, position, step, unit, factors, out,
+    SAMPLE: tl.constexpr, FORM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Make ROWS x COLUMNS pixels. SAMPLE and FORM are the sample types of the source and the output."""
     # One grid axis for images and rectangles: the others are limited to 65535, which 4096 x 4096 pixels exceed.
     job = jobs + tl.program_id(0) // n_rectangles
     rectangle = tl.program_id(0) % n_rectangles
@@ -110,24 +94,10 @@ def run(batch: ResizeBatch) -> None:
     """Resize all images of a batch."""
     rectangles = triton.cdiv(batch.max_height, ROWS) * triton.cdiv(batch.max_width, COLUMNS)
     resize_kernel[(batch.jobs.shape[1] * rectangles,)](
-        batch.source,
-        batch.jobs,
-        batch.jobs.shape[1],
-        rectangles,
-        batch.first,
-        batch.count,
-        batch.position,
-        batch.step,
-        batch.unit,
-        batch.factors,
-        batch.out,
-        SAMPLE=FORMS[batch.source.dtype],
-        FORM=FORMS[batch.out.dtype],
-        ROWS=ROWS,
-        COLUMNS=COLUMNS,
-        num_warps=WARPS,
-        enable_fp_fusion=False,
-    )
+        batch.source, batch.jobs, batch.jobs.shape[1], rectangles, batch.first, batch.count, batch.position, batch.step,
+        batch.unit, batch.factors, batch.out, SAMPLE=FORMS[batch.source.dtype], FORM=FORMS[batch.out.dtype],
+        ROWS=ROWS, COLUMNS=COLUMNS, num_warps=WARPS, enable_fp_fusion=False,
+    )  # fmt: skip
 
 
 assert FORMS[torch.int16] == INT16.value

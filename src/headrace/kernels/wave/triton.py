@@ -1,7 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
-# ruff: noqa: ANN001, ANN201, N803, N806, PLR0912, PLR0915
-# mypy: disable-error-code="assignment, import, no-untyped-call, no-untyped-def, untyped-decorator"
 """Waves: 32 lanes decode the rows of a plane, each some columns behind the lane above it."""
 
 from __future__ import annotations
@@ -32,17 +29,10 @@ CHAINS = sized(2 if torch.version.hip else 1, 256)  # fills a warp, which has 64
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=SLICES)
 def wave_kernel(
-    payload,
-    tiles,
-    n_tiles,
-    chains,
-    n_chains,
-    entries,
-    values,
-    KIND: tl.constexpr,
-    WIDE: tl.constexpr,
-    CHAINS: tl.constexpr,  # that a program decodes in parallel
-):
+    payload, tiles, n_tiles, chains, n_chains, entries, values,
+    KIND: tl.constexpr, WIDE: tl.constexpr, CHAINS: tl.constexpr,
+):  # fmt: skip
+    """Decode CHAINS planes in parallel."""
     SKEW: tl.constexpr = 2 if KIND == CODED else 1
     chain = tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)[None, :]  # [1, CHAINS]
     live = chain < n_chains
@@ -210,16 +200,6 @@ def run(batch: DeviceBatch, kind: TileKind) -> None:
     chains = batch.chains_of(kind)
     n = chains.shape[1]
     wave_kernel[(triton.cdiv(n, CHAINS),)](
-        batch.payload,
-        batch.tiles,
-        batch.tiles.shape[1],
-        chains,
-        n,
-        batch.entries,
-        batch.values,
-        KIND=int(kind),
-        WIDE=batch.wide,
-        CHAINS=CHAINS,
-        num_warps=1,
-        enable_fp_fusion=False,
-    )
+        batch.payload, batch.tiles, batch.tiles.shape[1], chains, n, batch.entries, batch.values,
+        KIND=int(kind), WIDE=batch.wide, CHAINS=CHAINS, num_warps=1, enable_fp_fusion=False,
+    )  # fmt: skip
