@@ -132,7 +132,7 @@ def make_batch(
         columns.append((offsets[i], *image.stride(), *window, i * strides[0], *strides[1:], flip))
         at += height + width
     jobs = np.ascontiguousarray(np.array(columns, np.int64).reshape(-1, len(ResizeField)).T)
-    arrays = {"jobs": jobs, "factors": factors, **taps}
+    arrays: dict[str, npt.NDArray[Any]] = {"jobs": jobs, "factors": factors, **taps}
     parts: dict[str, BufferPart] = {}
     end = append_parts(parts, arrays)
     staged = torch.empty(end, dtype=torch.uint8, pin_memory=source.device.type == "cuda")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from headrace.loader._pipeline import Pipeline
 from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, call_when_dropped, check, start_thread
@@ -18,25 +18,6 @@ from headrace.loader.device._transfer import Arriving
 
 _Result: TypeAlias = Arriving | BaseException
 T = TypeVar("T")
-
-
-class Feed(Protocol):
-    """Returns finished batches to the training loop: a `Pipeline` or a `ThreadFeed`."""
-
-    @property
-    def ready(self) -> int:
-        """Finished batches that wait."""
-        ...
-
-    def next(self) -> Any: ...
-
-    def abandon(self) -> None:
-        """Stop without waiting; finalizers call this."""
-        ...
-
-    def close(self) -> None:
-        """Stop, and wait until everything has ended."""
-        ...
 
 
 class ThreadFeed:
@@ -75,6 +56,10 @@ class ThreadFeed:
         self._slot.clear()
         self._pipeline.close()
         self._finalizer.detach()
+
+
+Feed: TypeAlias = Pipeline | ThreadFeed
+"""What returns finished batches to the training loop."""
 
 
 class _Slot:

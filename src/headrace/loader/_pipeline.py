@@ -87,13 +87,13 @@ def samples_of(batches: EpochBatches, number: int, gather: Gather) -> Samples:
 
 
 class Pipeline:
-    """Returns the finished batches of one epoch, in the calling thread (see `Feed`).
+    """Returns the finished batches of one epoch, in the calling thread.
 
     For one thread at a time; any thread may call `abandon`. A `ThreadFeed` calls `prepare` in a thread of its own and
     `hand_over` in the thread of the training loop.
     """
 
-    ready = 0
+    ready = 0  # finished batches that wait
 
     def __init__(
         self,

@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LoaderError
-from headrace.loader._assembly import Assembly
 from headrace.loader._loader import Loader
 from headrace.loader.batch._finish import pixel_fields
-from headrace.loader.order._order import EpochBatches
 from headrace.loader.order._ranks import Ranks
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, take_pixels
 from headrace.records import Dataset
@@ -21,6 +18,9 @@ from headrace.transforms import Compiled, Recipe
 
 # Ranges of epochs whose batches are kept. Making one again takes microseconds.
 _MAX_RANGES = 64
+# Members of a recipe that are arguments of a loader.
+_ORDER = ("batch_size", "shuffle", "seed", "drop_last", "world_size")
+_PIXELS = ("fields", "dtype", "layout", "color", "min_area", "approximate_jpeg")
 
 
 class PixelMaker:
@@ -41,22 +41,12 @@ class PixelMaker:
         self.recipe = recipe
         self._loader = Loader(
             dataset,
-            batch_size=recipe.batch_size,
-            shuffle=recipe.shuffle,
-            seed=recipe.seed,
-            drop_last=recipe.drop_last,
+            **{name: getattr(recipe, name) for name in (*_ORDER, *_PIXELS)},
             transform=recipe.transforms,
-            fields=recipe.fields,
             indices=rows,
             num_workers=threads,
             output="numpy",
             rank=0,
-            world_size=recipe.world_size,
-            dtype=recipe.dtype,
-            layout=recipe.layout,  # type: ignore[arg-type]
-            color=recipe.color,  # type: ignore[arg-type]
-            min_area=recipe.min_area,
-            approximate_jpeg=recipe.approximate_jpeg,
         )
         self._parts = self._loader._parts  # noqa: SLF001 - both belong to this package
         ours = self._loader.recipe
@@ -70,7 +60,10 @@ class PixelMaker:
         self.fields = pixel_fields(self.dataset, recipe.fields)
         self._gather = self.dataset.gather
         self._source: PixelSource | None = None
-        self._batches = _batch_cache(self._parts, recipe.world_size)
+        parts, world_size = self._parts, recipe.world_size  # not `self`, which the cache would keep alive
+        self._batches = lru_cache(_MAX_RANGES)(
+            lambda epoch, rank, start, stop: parts.batches(Ranks(rank, world_size), epoch, start, stop)
+        )
 
     @property
     def dataset(self) -> Dataset:
@@ -103,11 +96,3 @@ class PixelMaker:
     def close(self) -> None:
         """End the threads."""
         self._loader.close()
-
-
-def _batch_cache(parts: Assembly, world_size: int) -> Callable[[int, int, int, int], EpochBatches]:
-    @lru_cache(_MAX_RANGES)
-    def batches(epoch: int, rank: int, start: int, stop: int) -> EpochBatches:
-        return parts.batches(Ranks(rank, world_size), epoch, start, stop)
-
-    return batches

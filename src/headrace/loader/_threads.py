@@ -17,6 +17,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 # Short enough for Ctrl-C to feel immediate: signal handlers run only between two waits.
@@ -90,28 +91,20 @@ def start_thread(target: Callable[..., None], args: tuple[Any, ...], name: str) 
         thread.start()
         return thread
     answer: _Answer = queue.SimpleQueue()
-    _starter_requests().put((thread, answer))
+    _starter_requests(os.getpid()).put((thread, answer))
     error = answer.get()
     if error is not None:
         raise error
     return thread
 
 
-class _ThreadStarter:
-    def __init__(self) -> None:
-        self.process = os.getpid()  # threads do not survive a fork
-        self.requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]] = queue.SimpleQueue()
-        threading.Thread(target=_start_requested, args=(self.requests,), name="thread-starter", daemon=True).start()
-
-
-_starter: _ThreadStarter | None = None
-
-
-def _starter_requests() -> queue.SimpleQueue[tuple[threading.Thread, _Answer]]:
-    global _starter  # noqa: PLW0603 - one per process
-    if _starter is None or _starter.process != os.getpid():
-        _starter = _ThreadStarter()
-    return _starter.requests
+@lru_cache(1)
+def _starter_requests(process: int) -> queue.SimpleQueue[tuple[threading.Thread, _Answer]]:
+    """Return the requests of this process's helper thread: threads do not survive a fork."""
+    del process
+    requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]] = queue.SimpleQueue()
+    threading.Thread(target=_start_requested, args=(requests,), name="thread-starter", daemon=True).start()
+    return requests
 
 
 def _start_requested(requests: queue.SimpleQueue[tuple[threading.Thread, _Answer]]) -> None:

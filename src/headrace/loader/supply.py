@@ -17,7 +17,7 @@ from headrace.errors import InvalidState
 from headrace.loader._options import Decode
 from headrace.loader._pipeline import Supply, samples_of, submit
 from headrace.loader._state import LoaderState
-from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, check, wait_for
+from headrace.loader._threads import Stopped, StopSign, check, wait_for
 from headrace.loader.batch._stats import Meters
 from headrace.loader.order._order import EpochBatches, EpochPlan, Order
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Samples, Stack
@@ -27,7 +27,6 @@ from headrace.records.index.gather import Gather
 from headrace.transforms import Compiled
 
 __all__ = [
-    "SLICE_SECONDS",
     "Draft",
     "EpochBatches",
     "EpochPlan",

@@ -96,7 +96,7 @@ class Collator:
         return batch
 
     def _is_array(self, value: Any) -> bool:
-        return isinstance(value, np.ndarray) or self._output.is_tensor(value)
+        return isinstance(value, (np.ndarray, self._output.kind))
 
     def _join_values(self, field: str, values: list[Any], row_name: RowNamer) -> Any:
         first = values[0] if values else None
