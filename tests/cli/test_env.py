@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace import storage
-from headrace.loader import cores
+from headrace.units import usable_cores
 
 
 def test_it_shows_versions_targets_and_decoders(run):
@@ -21,7 +21,7 @@ def test_it_shows_versions_targets_and_decoders(run):
     assert f"headrace  {headrace.__version__}" in ran.out
     assert f"package   numpy {np.__version__}" in ran.out
     assert f"{headrace.codec.active_target()} is used" in ran.out
-    assert f"cores     {cores()}" in ran.out
+    assert f"cores     {usable_cores()}" in ran.out
 
 
 def test_json_is_for_programs(run):

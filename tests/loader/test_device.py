@@ -66,7 +66,7 @@ def cuda(monkeypatch):
 def transfer(cuda):
     assert cuda.events == []
     made = Transfer(types.SimpleNamespace(device="cpu", pin_memory=False))
-    made.moves = made._streams = True
+    made.moves = made.pins_staging = True
     return made
 
 

@@ -116,7 +116,7 @@ def cuda(monkeypatch):
 
 def transfer_of(device="cpu"):
     transfer = Transfer(types.SimpleNamespace(device=device, pin_memory=False))
-    transfer.moves = transfer._streams = True
+    transfer.moves = transfer.pins_staging = True
     return transfer
 
 

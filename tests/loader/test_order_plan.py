@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.loader._state import LoaderState
-from headrace.loader.order._order import EpochBatches, EpochPlan, Order
-from headrace.loader.order._weights import WeightedOrder
+from headrace.loader.order._order import EpochBatches, EpochPlan, Order, WeightedOrder
 
 
 def plans(n, batch_size, world_size, drop_last, start=0):

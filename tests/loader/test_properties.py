@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace.loader import compiled_transform, cores
+from headrace.loader import compiled_transform
 from headrace.transforms import CenterCrop
+from headrace.units import usable_cores
 
 
 def collate(samples: list[Any]) -> list[Any]:
@@ -42,7 +43,7 @@ def test_a_loader_tells_what_it_was_asked_for(path: Path) -> None:
 
 def test_a_loader_tells_what_its_defaults_came_to(path: Path) -> None:
     with headrace.Loader(path) as loader:
-        assert loader.num_workers == cores()
+        assert loader.num_workers == usable_cores()
         assert loader.fields == tuple(loader.dataset.fields)
         assert loader.output == "torch"
         assert (loader.direct_io, loader.transform, loader.collate_fn) == (False, None, None)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.loader.order._ranks import Ranks, find_ranks
+from headrace.loader._options import Ranks, find_ranks
 
 
 def distributed(*, available=True, initialized=True):
@@ -56,7 +56,7 @@ def test_ranks_are_whole_numbers():
 
 def test_torch_is_not_imported():
     code = (
-        "import sys; from headrace.loader.order._ranks import find_ranks\n"
+        "import sys; from headrace.loader._options import find_ranks\n"
         "find_ranks(); sys.exit(any(name.split('.')[0] == 'torch' for name in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.loader.order import _weights
-from headrace.loader.order._weights import WeightedOrder
+from headrace.loader.order import _order
+from headrace.loader.order._order import WeightedOrder
 
 
 def test_the_draws_never_change():
@@ -64,7 +64,7 @@ def test_a_row_without_weight_never_comes(weights, seed, epoch):
 
 def test_the_largest_draw_still_finds_a_row(monkeypatch):
     """2**53 − 1 is as near to the total as a draw comes; rounding must not carry it over the end."""
-    monkeypatch.setattr(_weights, "draw_many", lambda _, positions: np.full(len(positions), 2**64 - 1, np.uint64))
+    monkeypatch.setattr(_order, "draw_many", lambda _, positions: np.full(len(positions), 2**64 - 1, np.uint64))
     for weights in ([1.0, 2.0, 0.0], [0.1] * 10 + [0.0], [1e-200, 0.0], [5e307, 1.0, 0.0], [1 / 3, 1 / 7, 1 / 9]):
         last = max(row for row, weight in enumerate(weights) if weight)
         drawn = WeightedOrder(weights).take(0, range(1))[0]

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from headrace.cli.shared.options import Json
+from headrace.units import usable_cores
 
 _PACKAGES = ("numpy", "pyarrow", "pillow", "imagecodecs", "torch", "triton", "jax")
 
@@ -53,7 +54,7 @@ def _find() -> dict[str, Any]:
         "headrace": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": loader.cores(),
+        "cores": usable_cores(),
         "targets": list(codec.targets()),
         "active_target": codec.active_target(),
         "decoders": loader.decoders(),

@@ -20,20 +20,17 @@ import numpy.typing as npt
 
 from headrace import transforms
 from headrace.errors import LoaderError
-from headrace.loader._feed import Feed, ThreadFeed
-from headrace.loader._options import Options
-from headrace.loader._pipeline import HostSupply, Pipeline, Supply
+from headrace.loader._options import Options, Ranks
+from headrace.loader._pipeline import Feed, HostSupply, Pipeline, Supply, ThreadFeed
 from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader.batch._finish import Finisher, pixel_fields
 from headrace.loader.batch._stats import LoaderStats, Meters, final_counts, make_stats
 from headrace.loader.batch.output import make_output
 from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
-from headrace.loader.order._order import EpochBatches, EpochPlan
-from headrace.loader.order._ranks import Ranks
-from headrace.loader.order._weights import make_order
+from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
-from headrace.loader.supply import EpochStart, EpochSupplier, SupplyContext, SupplyProvider
+from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
 from headrace.records import Dataset
 
 
@@ -55,14 +52,8 @@ class Assembly:
         provider: SupplyProvider | None = None,
     ) -> None:
         self._dataset, self._options, self._seed = dataset, options, seed
-        self.compiled = transforms.compile(
-            transform,
-            dtype=options.dtype,
-            layout=options.layout,
-            color=options.color,
-            approximate_jpeg=options.approximate_jpeg,
-            max_pixels=options.max_pixels,
-        )
+        made = ("dtype", "layout", "color", "approximate_jpeg", "max_pixels")
+        self.compiled = transforms.compile(transform, **{name: getattr(options, name) for name in made})
         table = None if weights is None else np.asarray(weights, np.float64)
         self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
         self.first_state = LoaderState(
@@ -80,7 +71,17 @@ class Assembly:
         self._choice = DecodeChoice(options, dataset, self.compiled, self._pixel_names)
         output = make_output(options.output)
         self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self.meters)
-        self._supplier = None if provider is None else self._open_supplier(provider, weighted=table is not None)
+        context = SupplyContext(
+            dataset=dataset,
+            fields=self._pixel_names,
+            compiled=self.compiled,
+            meters=self.meters,
+            batches_ahead=options.batches_ahead,
+            threads=options.threads,
+            pinned=options.pin_memory or (options.device or "").startswith("cuda"),
+            weighted=table is not None,
+        )
+        self._supplier = None if provider is None else provider.open_supplier(context)
         self._source: PixelSource | None = None
         self._final_stats: dict[str, Any] = {}
         self._feed: Feed | None = None
@@ -117,21 +118,6 @@ class Assembly:
             return NoPixels()
         return EngineSource(*parts, seed=self._seed, options=self._options)
 
-    def _open_supplier(self, provider: SupplyProvider, *, weighted: bool) -> EpochSupplier:
-        options = self._options
-        return provider.open_supplier(
-            SupplyContext(
-                dataset=self._dataset,
-                fields=self._pixel_names,
-                compiled=self.compiled,
-                meters=self.meters,
-                batches_ahead=options.batches_ahead,
-                threads=options.threads,
-                pinned=options.pin_memory or (options.device or "").startswith("cuda"),
-                weighted=weighted,
-            )
-        )
-
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
         """Return everything that determines the content of the batches, as JSON (spec/recipe.md).
 
@@ -141,34 +127,20 @@ class Assembly:
         if not functions:
             self.compiled.to_json()  # raises, with the name of the function
         options, state = self._options, self.first_state
+        order = {name: getattr(state, name) for name in ("seed", "shuffle", "selection", "fingerprint")}
+        shared = ("fields", "batch_size", "drop_last", "layout", "color", "min_area", "approximate_jpeg")
         return transforms.Recipe(
-            fields=options.fields,
+            **order,
+            **{name: getattr(options, name) for name in shared},
             transforms=self.compiled.transforms,
-            seed=state.seed,
-            batch_size=options.batch_size,
-            fingerprint=state.fingerprint,
             world_size=world_size,
-            shuffle=state.shuffle,
-            drop_last=options.drop_last,
             dtype=self.compiled.dtype,
-            layout=options.layout,
-            color=options.color,
-            min_area=options.min_area,
-            approximate_jpeg=options.approximate_jpeg,
-            selection=state.selection,
         ).to_json()
 
     def plan(self, ranks: Ranks, start: int = 0, stop: int | None = None) -> EpochPlan:
         """Divide samples [start, stop) of an epoch among ranks."""
-        return EpochPlan(
-            self._order.n,
-            batch_size=self._options.batch_size,
-            rank=ranks.rank,
-            world_size=ranks.world_size,
-            drop_last=self._options.drop_last,
-            start=start,
-            stop=stop,
-        )
+        size, drop_last = self._options.batch_size, self._options.drop_last
+        return EpochPlan(self._order.n, batch_size=size, **ranks._asdict(), drop_last=drop_last, start=start, stop=stop)
 
     def batches(self, ranks: Ranks, epoch: int, start: int, stop: int) -> EpochBatches:
         """Return the batches of samples [start, stop) of an epoch, for a caller that starts with the last one."""
@@ -180,7 +152,7 @@ class Assembly:
         source = self.source
         supply, state_after = self._start_supply(plan, state, source)
         transfer = self._transfer if self._transfer.works else None
-        on_device = self._transfer.delivering if transfer and self.decode_place == "device" else nullcontext
+        on_device = partial(self._transfer.on, "deliver") if transfer and self.decode_place == "device" else nullcontext
         pipeline = Pipeline(supply, source, self._finisher, transfer, on_device)
         works_ahead = self._options.num_workers > 0 and (transfer is not None or self._finisher.runs_python)
         self._feed = ThreadFeed(pipeline) if works_ahead else pipeline

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoders, devices and cores that a loader can use on this machine."""
+"""The decoders and devices that a loader can use on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from headrace import _core
 from headrace.formats import backends
 from headrace.records.schema import FORMAT_CODES
-from headrace.units import usable_cores
 
 
 def decoders() -> dict[str, str]:
@@ -36,8 +35,3 @@ def devices() -> dict[str, str]:
     names = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     found = {name: f"{model}, decodes hri with {backend}" for name, model in names.items()}
     return found or {"cpu": "no GPU was found; decode='device' runs on the CPU, for tests"}
-
-
-def cores() -> int:
-    """Return how many cores this process may use: a loader's default number of worker threads."""
-    return usable_cores()

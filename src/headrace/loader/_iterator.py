@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.errors import LoaderError
-from headrace.loader._feed import Feed
+from headrace.loader._pipeline import Feed
 from headrace.loader._state import EpochCursor
 from headrace.loader._threads import Stopped, call_when_dropped
 from headrace.loader.batch._stats import Meters

@@ -23,20 +23,22 @@ from headrace.loader._options import (
     OnError,
     Options,
     Ragged,
+    Ranks,
+    at_least,
     check_plan,
     check_torch_arguments,
     chosen_fields,
     dtype_name,
-    worker_count,
+    find_ranks,
 )
 from headrace.loader._state import EpochCursor, LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
 from headrace.loader.order._keys import check_seed
-from headrace.loader.order._ranks import Ranks, find_ranks
 from headrace.loader.supply import SupplyProvider, find_provider
 from headrace.records import Dataset, open_dataset
 from headrace.transforms import Compiled
+from headrace.units import usable_cores
 
 
 class Loader:
@@ -131,7 +133,7 @@ class Loader:
     ) -> None:
         if torch_arguments:
             check_torch_arguments(torch_arguments, inspect.signature(Loader).parameters)
-        workers = worker_count(num_workers)
+        workers = usable_cores() if num_workers is None else at_least("num_workers", num_workers, 0)
         if workers == 0 and decode == "auto":
             decode = "cpu"  # decoding on a device needs a thread
         provider, decode = find_provider(offload, decode)
@@ -291,10 +293,6 @@ class Loader:
         running = self._running()
         return self._parts.stats(0 if running is None else running.ready)
 
-    def _limit_storage(self, rate: float | None) -> None:
-        self._options = replace(self._options, storage_rate=rate)
-        self._parts.limit_storage(rate)
-
     def close(self) -> None:
         """End the iteration in progress and all threads, and close all files."""
         self._end_iteration("the loader was closed")
@@ -328,7 +326,8 @@ def limit_storage(loader: Loader, bytes_per_second: float | None) -> None:
     For `headrace profile` and `headrace plan`. It applies at once, also during an epoch, and starts the loader's
     threads.
     """
-    loader._limit_storage(bytes_per_second)  # noqa: SLF001 - not a method: users of Loader do not need it
+    loader._options = replace(loader._options, storage_rate=bytes_per_second)  # noqa: SLF001 - not a method:
+    loader._parts.limit_storage(bytes_per_second)  # noqa: SLF001 - users of a loader do not need it
 
 
 def storage_limit(loader: Loader) -> float | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import difflib
 import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -19,7 +21,6 @@ from headrace.loader.batch.output import OutputName
 from headrace.records import Dataset
 from headrace.records.plan import Mix, load_plan, parse_mixes
 from headrace.records.schema import stored_format
-from headrace.units import usable_cores
 
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
 Layout: TypeAlias = Literal["CHW", "HWC"]
@@ -43,8 +44,7 @@ class Options:
     batch_size: int
     drop_last: bool
     fields: tuple[str, ...]
-    num_workers: int
-    """Worker threads; 0 works in the calling thread."""
+    num_workers: int  # worker threads; 0 works in the calling thread
     min_batches_ahead: int
     pin_memory: bool
     device: str | None
@@ -125,11 +125,6 @@ def check_rate(rate: float | None) -> float:
     return float(rate)
 
 
-def worker_count(num_workers: int | None) -> int:
-    """Check the number of worker threads; None means one per core that this process may use."""
-    return usable_cores() if num_workers is None else at_least("num_workers", num_workers, 0)
-
-
 def chosen_fields(dataset: Dataset, fields: Iterable[str] | None) -> tuple[str, ...]:
     """Check the names of fields; None means all."""
     if fields is None:
@@ -151,6 +146,36 @@ def dtype_name(dtype: Any) -> str | None:
         return dtype
     text = str(dtype)
     return text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype).name
+
+
+class Ranks(NamedTuple):
+    """The rank of a process among those that train together."""
+
+    rank: int = 0
+    world_size: int = 1
+
+
+def find_ranks(rank: int | None = None, world_size: int | None = None) -> Ranks:
+    """Return the arguments, else the ranks of torch.distributed if it is initialized, else a single rank.
+
+    It does not import torch: a process that has not imported it has not initialized torch.distributed.
+    """
+    if rank is None and world_size is None:
+        return _distributed() or Ranks()
+    if rank is None or world_size is None:
+        given, missing = ("world_size", "rank") if rank is None else ("rank", "world_size")
+        raise ValueError(f"{given} needs {missing} too: give both, or neither to use torch.distributed")
+    found = Ranks(operator.index(rank), operator.index(world_size))
+    if found.world_size < 1 or not 0 <= found.rank < found.world_size:
+        raise ValueError(f"rank must be in [0, world_size); got rank {found.rank}, world_size {found.world_size}")
+    return found
+
+
+def _distributed() -> Ranks | None:
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return Ranks(int(module.get_rank()), int(module.get_world_size()))
 
 
 # Arguments of PyTorch's DataLoader that are ignored: the loader needs none of them.
@@ -190,10 +215,7 @@ def check_plan(
 ) -> dict[str, Any] | None:
     """Return the plan as JSON, checked against the dataset. Fields that are not loaded are not checked.
 
-    Raises:
-        ValueError: It is not a valid plan.
-        PlanMismatch: The dataset was built with another plan.
-
+    Raises ValueError if it is not a valid plan, and PlanMismatch if the dataset was built with another one.
     """
     if plan is None:
         return None
@@ -210,22 +232,17 @@ def check_plan(
 def _check_field(dataset: Dataset, name: str, mix: Mix) -> None:
     counts = dataset.formats[name]
     stored = next(field.renditions for field in dataset.manifest.fields if field.name == name)
-    remedy = "build it again with `headrace build --plan`, or load it without a plan"
-    if stored < mix.renditions:
-        raise PlanMismatch(
-            f"the plan has {mix.renditions} renditions of {name!r} per sample; {dataset.path} has {stored}: {remedy}"
-        )
-    found = ", ".join(counts) or "no images"
     planned = {stored_format(each) for each in mix.formats}
-    if stored == mix.renditions and set(counts) - planned:
-        raise PlanMismatch(
-            f"the plan has {name!r} as {', '.join(sorted(planned))}; {dataset.path} has {found}: {remedy}"
-        )
-    start = 0.0
-    for planned_format, end in zip(mix.formats, mix.ends, strict=True):
-        share, start = end - start, end
-        format_name = stored_format(planned_format)
-        if share * dataset.manifest.samples >= _MIN_EXPECTED and not counts.get(format_name):
-            raise PlanMismatch(
-                f"the plan has {share:.0%} of {name!r} as {format_name}; {dataset.path} has {found}: {remedy}"
-            )
+    found, problem = ", ".join(counts) or "no images", None
+    if stored < mix.renditions:
+        problem, found = f"{mix.renditions} renditions of {name!r} per sample", str(stored)
+    elif stored == mix.renditions and set(counts) - planned:
+        problem = f"{name!r} as {', '.join(sorted(planned))}"
+    else:
+        for planned_format, (start, end) in zip(mix.formats, pairwise((0.0, *mix.ends)), strict=True):
+            share, format_name = end - start, stored_format(planned_format)
+            if share * dataset.manifest.samples >= _MIN_EXPECTED and not counts.get(format_name):
+                problem = problem or f"{share:.0%} of {name!r} as {format_name}"
+    if problem is not None:
+        remedy = "build it again with `headrace build --plan`, or load it without a plan"
+        raise PlanMismatch(f"the plan has {problem}; {dataset.path} has {found}: {remedy}")

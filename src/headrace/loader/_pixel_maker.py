@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from headrace.errors import LoaderError
 from headrace.loader._loader import Loader
+from headrace.loader._options import Ranks
 from headrace.loader.batch._finish import pixel_fields
-from headrace.loader.order._ranks import Ranks
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, take_pixels
 from headrace.records import Dataset
-from headrace.transforms import Compiled, Recipe
+from headrace.transforms import Recipe
 
 # Ranges of epochs whose batches are kept. Making one again takes microseconds.
 _MAX_RANGES = 64
@@ -32,11 +32,9 @@ class PixelMaker:
     def __init__(
         self, dataset: Dataset, recipe: Recipe, *, threads: int = 1, rows: npt.NDArray[np.int64] | None = None
     ) -> None:
-        """Open it for a dataset. `rows` is the loader's selection of samples; None means all.
+        """Open it for a dataset; `rows` is the loader's selection of samples, None means all.
 
-        Raises:
-            LoaderError: The recipe is for another dataset or selection.
-
+        Raises LoaderError if the recipe is for another dataset or selection.
         """
         self.recipe = recipe
         self._loader = Loader(
@@ -57,6 +55,8 @@ class PixelMaker:
                     f"the {name} of {dataset.path} must be the recipe's, {getattr(recipe, name)}; found {ours[name]}: "
                     f"give the offload worker the dataset that the loader has"
                 )
+        self.dataset = self._loader.dataset  # or the selection of its rows
+        self.compiled = self._parts.compiled
         self.fields = pixel_fields(self.dataset, recipe.fields)
         self._gather = self.dataset.gather
         self._source: PixelSource | None = None
@@ -64,16 +64,6 @@ class PixelMaker:
         self._batches = lru_cache(_MAX_RANGES)(
             lambda epoch, rank, start, stop: parts.batches(Ranks(rank, world_size), epoch, start, stop)
         )
-
-    @property
-    def dataset(self) -> Dataset:
-        """The dataset, or the selection of its rows."""
-        return self._loader.dataset
-
-    @property
-    def compiled(self) -> Compiled:
-        """The recipe's transforms."""
-        return self._parts.compiled
 
     def batch_count(self, *, epoch: int, rank: int, start: int, stop: int) -> int:
         """Return the number of batches in a rank's share of samples [start, stop) of an epoch."""

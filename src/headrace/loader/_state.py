@@ -64,12 +64,7 @@ class LoaderState:
 
     @classmethod
     def from_json(cls, tree: Any) -> LoaderState:
-        """Read and check a document. The end of an epoch becomes the start of the next one.
-
-        Raises:
-            InvalidState: It is not a valid state.
-
-        """
+        """Read a document; the end of an epoch becomes the start of the next one. Raises InvalidState."""
         if not isinstance(tree, Mapping) or tree.get("headrace") != _KIND:
             found = ", ".join(map(repr, tree)) if isinstance(tree, Mapping) else type(tree).__name__
             raise InvalidState(f"a loader state must come from Loader.state_dict(); found {found or 'an empty dict'}")
@@ -92,13 +87,7 @@ class LoaderState:
         done = state.samples + state.tail
         if done > state.length:
             raise InvalidState(f"the state is damaged: it counts {done} samples of an epoch of {state.length}")
-        return state.normalised()
-
-    def normalised(self) -> LoaderState:
-        """Return the start of the next epoch if this is the end of one."""
-        if self.samples + self.tail < self.length or self.length == 0:
-            return self
-        return self.at_epoch(self.epoch + 1)
+        return state.at_epoch(state.epoch + 1) if 0 < done == state.length else state
 
     def at_epoch(self, epoch: int) -> LoaderState:
         """Return the start of an epoch of the same run."""
@@ -143,10 +132,8 @@ class EpochCursor:
     """
 
     def __init__(self, state: LoaderState) -> None:
-        self.start = state
-        """Where the next iteration starts."""
-        self.batches = 0
-        """Batches that the current iteration has returned."""
+        self.start = state  # where the next iteration starts
+        self.batches = 0  # batches that the current iteration has returned
         self._started = state
         self._state_after: Callable[[int], LoaderState] | None = None
 

@@ -60,15 +60,12 @@ class SupplyContext:
     """What a supplier needs to know about its loader. It does not keep the loader alive."""
 
     dataset: Dataset
-    fields: tuple[str, ...]
-    """Names of the fields that have pixels: images and masks."""
-    compiled: Compiled
-    """The loader's transforms."""
+    fields: tuple[str, ...]  # names of the fields that have pixels: images and masks
+    compiled: Compiled  # the loader's transforms
     meters: Meters
     batches_ahead: int
     threads: int
-    pinned: bool
-    """Whether batches are copied to a GPU, or to pinned memory."""
+    pinned: bool  # whether batches are copied to a GPU, or to pinned memory
     weighted: bool
     """Whether samples are drawn by weight."""
 
@@ -79,8 +76,7 @@ class EpochStart:
 
     state: LoaderState
     plan: EpochPlan
-    recipe: dict[str, Any]
-    """How samples become batches, without the user's functions (spec/recipe.md)."""
+    recipe: dict[str, Any]  # how samples become batches, without the user's functions (spec/recipe.md)
     make_batches: Callable[[bool], EpochBatches]
     """Return the epoch's batches, for a caller that takes them from the tail (True) or from the head (False)."""
     gather: Gather
@@ -96,19 +92,15 @@ class EpochSupplier(Protocol):
 
         `state_after(n)` is the loader's state after n batches.
         """
-        ...
 
     def stats(self, engine: dict[str, Any]) -> dict[str, Any]:
         """Return figures for `Loader.stats`; `engine` has those of the loader's own threads."""
-        ...
 
     def close(self) -> None:
         """Release everything. The loader is closed."""
-        ...
 
     def drop(self) -> None:
         """Release what can be released without waiting: finalizers call this."""
-        ...
 
 
 class SupplyProvider(Protocol):

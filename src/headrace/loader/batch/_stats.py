@@ -134,7 +134,8 @@ class LoaderStats:
 
 
 _ENGINE_NUMBERS = ("cpu_seconds", "images", "images_on_device", "bytes_read", "failed_renditions")
-_COUNTS = ("batches", "samples", "wait_seconds", "wall_seconds", "error_count", *_ENGINE_NUMBERS)
+_METER_NUMBERS = ("batches", "samples", "wait_seconds", "wall_seconds", "error_count")
+_COUNTS = (*_METER_NUMBERS, *_ENGINE_NUMBERS)
 
 Seconds = TypeVar("Seconds", BusySeconds, FormatStats)
 
@@ -158,11 +159,6 @@ class Meters:
     errors: list[SampleError] = field(default_factory=list)
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=256))
     """Seconds that the training took between the last batches."""
-
-    def add_error(self, error: SampleError) -> None:
-        self.error_count += 1
-        if len(self.errors) < MAX_NAMED_ERRORS:
-            self.errors.append(error)
 
 
 _ENGINE_COUNTS = {each.name for each in fields(FormatStats)} | {"failed_renditions", "images_on_device", "formats"}
@@ -196,10 +192,7 @@ def make_stats(
 ) -> LoaderStats:
     """Combine the loader's meters with the engine's counters, which are empty if there are no pixel fields."""
     return LoaderStats(
-        batches=meters.batches,
-        samples=meters.samples,
-        wait_seconds=meters.wait_seconds,
-        wall_seconds=meters.wall_seconds,
+        **{name: getattr(meters, name) for name in _METER_NUMBERS},
         busy_seconds=BusySeconds(
             read=engine.get("read_seconds", 0.0),
             decode=engine.get("decode_seconds", 0.0),
@@ -209,7 +202,6 @@ def make_stats(
             transfer=transfer_seconds,
         ),
         formats={name: FormatStats(**own) for name, own in engine.get("formats", {}).items()},
-        error_count=meters.error_count,
         errors=tuple(meters.errors),
         batches_ready=ready,
         queued_images=engine.get("queued_images", 0),

@@ -76,7 +76,12 @@ class EncodedImages:
         for at, more in enumerate(_core.claimed_head_bytes(heads)):
             if lengths[at] < more <= sizes[at] and at not in failed:
                 lengths[at] += more
-                heads[at] = self._read_long_head(paths[at], int(offsets[at]), more, at, failed)
+                heads[at] = np.empty(more, np.uint8)
+                self.pace.wait(more)
+                try:
+                    self.files.read_into(paths[at], int(offsets[at]), heads[at])
+                except HeadraceError as error:
+                    failed[at] = error
         claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
         claims[:, 3] = [_SAMPLE_KINDS.get(code, -1) for code in claims[:, 3].tolist()]
         for at in _core.wrong_heads(heads, sizes, claims):
@@ -160,17 +165,6 @@ class EncodedImages:
             self._checked[shard] = handle
         return handle
 
-    def _read_long_head(
-        self, path: str, offset: int, length: int, at: int, failed: dict[int, HeadraceError]
-    ) -> npt.NDArray[np.uint8]:
-        head = np.empty(length, np.uint8)
-        self.pace.wait(length)
-        try:
-            self.files.read_into(path, offset, head)
-        except HeadraceError as error:
-            failed[at] = error
-        return head
-
     def read_error(self, path: str, offset: int, length: int) -> HeadraceError:
         """Return the error of reading bytes that could not be read."""
         try:
@@ -191,8 +185,7 @@ class StoredTiles:
     def __init__(self, images: Sequence[ImageHead], reader: EncodedImages, figures: Figures) -> None:
         self.heads = [image.head for image in images]
         self.sizes = np.array([image.size for image in images], np.int64)
-        self.clock = Clock()
-        """The time that `fetch` took."""
+        self.clock = Clock()  # the time that `fetch` took
         self._images, self._reader, self._figures = images, reader, figures
 
     def fetch(self, tiles: Ints, payload: npt.NDArray[np.uint8]) -> None:

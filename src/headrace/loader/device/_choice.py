@@ -51,25 +51,17 @@ class DecodeChoice:
     """Where a loader decodes. The device is tested when the answer is first needed, not when a loader is created."""
 
     def __init__(self, options: Options, dataset: Dataset, compiled: Compiled, pixels: tuple[str, ...]) -> None:
-        """Choose by what is known without the device.
-
-        Raises:
-            ValueError: `decode="device"` was requested and cannot be done.
-
-        """
+        """Choose by what is known without the device. Raises ValueError if `decode="device"` cannot be done."""
         self._options, self._dataset, self._compiled, self._pixels = options, dataset, compiled, pixels
         self._formats = device_formats(options, pixels)
         self._preferred = self._choose()
         self._place: DecodePlace | None = None
 
     def place(self, transfer: Transfer) -> DecodePlace:
-        """Return the place, after a self-test of the device. "auto" falls back to the CPU with a warning.
+        """Return the place, after a self-test of the device, and raise ValueError if `decode="device"` fails it.
 
-        The first call must be in the training loop's thread: "cuda" means its current device.
-
-        Raises:
-            ValueError: `decode="device"` was requested and the device fails the test.
-
+        "auto" falls back to the CPU with a warning. The first call must be in the training loop's thread: "cuda" means
+        its current device.
         """
         if self._place is None:
             self._place = self._tested(transfer)

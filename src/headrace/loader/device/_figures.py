@@ -33,8 +33,7 @@ class Figures:
     def __init__(self) -> None:
         self._formats: dict[str, dict[str, float]] = {}
         self._lock = Lock()
-        self.own_cpu_seconds = 0.0
-        """The part of `cpu_seconds` that the thread which makes the batches has used."""
+        self.own_cpu_seconds = 0.0  # the part of `cpu_seconds` that the thread which makes the batches has used
 
     def add(self, form: str, **amounts: float) -> None:
         """Add to the figures of a format."""

@@ -63,9 +63,7 @@ def make_groups(plans: Sequence[FieldPlan]) -> list[Group]:
 def prepare(group: Group, images: kernels.TileSource, staging: Staging, *, pin: bool) -> None:
     """Lay out a group for the copy. `images` has the encoded image of each job.
 
-    Raises:
-        HeadraceError: An image is damaged; the error's `index` is its number.
-
+    Raises HeadraceError if an image is damaged; the error's `index` is its number.
     """
     ending = group.ending
     cuts = group.method == "cut"

@@ -29,6 +29,8 @@ from headrace.transforms import Compiled, Normalize, Views
 
 Pair: TypeAlias = tuple[int, int]
 Region: TypeAlias = tuple[int, int, int, int]
+Window: TypeAlias = tuple[Pair, Pair, Pair, Pair]
+"""A part of an image is resized, and a window cut out of the result: (size, resized size, begin, extent)."""
 Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
 
 MAX_CHANNELS = 64
@@ -63,33 +65,19 @@ def view_transforms(compiled: Compiled) -> tuple[Any, ...]:
     return tuple(first.transforms) if isinstance(first, Views) else compiled.transforms
 
 
-class Window(NamedTuple):
-    """A part of an image, of `size`, is resized to `resized`; the result is `extent` pixels of it from `begin` on."""
-
-    size: Pair
-    resized: Pair
-    begin: Pair
-    extent: Pair
-
-
 class ViewJob(NamedTuple):
     """One view of one image."""
 
     position: int
-    place: int
-    """Index among all views of the batch: position · views + view."""
+    place: int  # index among all views of the batch: position · views + view
     method: Method
-    corner: Pair
-    """The first row and column of the part of the image that is cut out."""
+    corner: Pair  # the first row and column of the part of the image that is cut out
     window: Window
-    region: Region
-    """The part of the image that is decoded: what the window needs."""
+    region: Region  # the part of the image that is decoded: what the window needs
     upside_down: bool
     mirrored: bool
-    shape: tuple[int, int, int]
-    """Channels, height and width of the result."""
-    stored: str
-    """The dtype of the image in the file."""
+    shape: tuple[int, int, int]  # channels, height and width of the result
+    stored: str  # the dtype of the image in the file
     format: str
     color: str
     """"RGB" or "keep"."""
@@ -171,7 +159,7 @@ def _job(position: int, place: int, method: int, planned: tuple[int, ...], kind:
         place,
         _METHODS[method - 1],
         (y, x),
-        Window((size_y, size_x), (resized_y, resized_x), (begin_y, begin_x), (height, width)),
+        ((size_y, size_x), (resized_y, resized_x), (begin_y, begin_x), (height, width)),
         (region[0], region[1], region[2], region[3]),
         bool(upside_down),
         bool(mirrored),

@@ -37,8 +37,7 @@ class Staging:
         self._sent: torch.Tensor | None = None
         self._device: Any = None
         self._used = 0
-        self.n_bytes = 0
-        """All bytes of the batch, including those for which there was no room."""
+        self.n_bytes = 0  # all bytes of the batch, including those for which there was no room
 
     @property
     def room(self) -> torch.Tensor:

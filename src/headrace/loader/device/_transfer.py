@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from headrace.loader._options import Options
@@ -42,8 +42,8 @@ class Transfer:
 
     def __init__(self, options: Options) -> None:
         self.seconds = 0.0
-        self._pins = self.moves = self._streams = False
-        self._device: Any = None
+        self._pins = self.moves = self.pins_staging = False
+        self.device: Any = None
         self._lanes: dict[Lane, Any] = {}
         self._making_stream = threading.Lock()
         # (event, source of a copy): the source must not be freed before the copy is done.
@@ -53,29 +53,19 @@ class Transfer:
         self._torch: Any = importlib.import_module("torch")
         self._pins = options.pin_memory and self._torch.cuda.is_available()
         if options.device is not None:
-            self._device = self._torch.device(options.device)
-            self.moves = self._device.type != "cpu"
-            self._streams = self._device.type == "cuda"
+            self.device = self._torch.device(options.device)
+            self.moves = self.device.type != "cpu"
+            self.pins_staging = self.device.type == "cuda"
 
     @property
     def works(self) -> bool:
         """Whether there is anything to do, which is worth a thread of its own."""
         return self._pins or self.moves
 
-    @property
-    def device(self) -> Any:
-        """The PyTorch device that batches are copied to, or None."""
-        return self._device
-
-    @property
-    def pins_staging(self) -> bool:
-        """Whether copies are made from pinned memory, on a stream."""
-        return self._streams
-
     def find_device(self) -> None:
         """Resolve "cuda" to the current device of this thread, that of the training loop. Others may differ."""
-        if self._streams and self._device.type == "cuda" and self._device.index is None:
-            self._device = self._torch.device("cuda", self._torch.cuda.current_device())
+        if self.pins_staging and self.device.type == "cuda" and self.device.index is None:
+            self.device = self._torch.device("cuda", self._torch.cuda.current_device())
 
     def start(self, batch: Any, samples: int) -> Arriving:
         """Start to copy a batch."""
@@ -83,12 +73,12 @@ class Transfer:
             return Arriving(batch, samples)
         started = time.perf_counter()
         try:
-            if self._streams:
+            if self.pins_staging:
                 return self._start_on_stream(batch, samples)
             if self._pins:
                 batch = self._map(batch, lambda tensor: tensor.pin_memory())
             if self.moves:
-                batch = self._map(batch, lambda tensor: tensor.to(self._device))
+                batch = self._map(batch, lambda tensor: tensor.to(self.device))
             return Arriving(batch, samples)
         finally:
             self.seconds += time.perf_counter() - started
@@ -97,7 +87,7 @@ class Transfer:
         # Pixels that the device decoded are there already.
         pinned = self._map(batch, lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor)
         with self.on("deliver"):
-            moved = self._map(pinned, lambda tensor: tensor.to(self._device, non_blocking=True))
+            moved = self._map(pinned, lambda tensor: tensor.to(self.device, non_blocking=True))
             event = self.record("deliver")
         while self._held and self._held[0][0].query():
             self._held.popleft()
@@ -108,7 +98,7 @@ class Transfer:
         """Let the current stream wait for a batch, and return it. The host does not wait."""
         if arriving.event is None:
             return arriving.batch
-        stream = self._torch.cuda.current_stream(self._device)
+        stream = self._torch.cuda.current_stream(self.device)
         stream.wait_event(arriving.event)
         # The memory was allocated on another stream: its allocator must know that this one uses it.
         self._map(arriving.batch, lambda tensor: tensor.record_stream(stream))
@@ -117,19 +107,15 @@ class Transfer:
     @contextmanager
     def on(self, lane: Lane) -> Iterator[None]:
         """Run the launches of this thread on a stream of the loader."""
-        if not self._streams:
+        if not self.pins_staging:
             yield
             return
         with self._torch.cuda.stream(self._stream(lane)):
             yield
 
-    def delivering(self) -> AbstractContextManager[None]:
-        """Run the launches of this thread on the stream where batches are assembled."""
-        return self.on("deliver")
-
     def record(self, lane: Lane) -> Any | None:
         """Return an event after everything that was launched on a lane; None if nothing is asynchronous."""
-        return self._stream(lane).record_event() if self._streams else None
+        return self._stream(lane).record_event() if self.pins_staging else None
 
     def wait(self, lane: Lane, event: Any | None) -> None:
         """Let a lane wait for an event of another one. The host does not wait."""
@@ -138,7 +124,7 @@ class Transfer:
 
     def share(self, tensors: Any, lane: Lane) -> None:
         """Keep the memory of tensors from another lane until this lane is done with them."""
-        if self._streams:
+        if self.pins_staging:
             stream = self._stream(lane)
             self._map(tensors, lambda tensor: tensor.record_stream(stream))
 
@@ -146,7 +132,7 @@ class Transfer:
         with self._making_stream:
             if lane not in self._lanes:
                 # 0 is CUDA's lowest priority: training on a stream of higher priority never waits for the loader.
-                self._lanes[lane] = self._torch.cuda.Stream(self._device, 0)
+                self._lanes[lane] = self._torch.cuda.Stream(self.device, 0)
             return self._lanes[lane]
 
     def close(self) -> None:

@@ -45,10 +45,8 @@ class DecodedBatch:
 
     fields: list[Any]
     failures: list[Failure]
-    status: torch.Tensor | None = None
-    """What the device found damaged, in host memory; valid after the event."""
-    owners: list[tuple[int, int]] = field(default_factory=list)
-    """Position and field of each number of the status."""
+    status: torch.Tensor | None = None  # what the device found damaged, in host memory; valid after the event
+    owners: list[tuple[int, int]] = field(default_factory=list)  # position and field of each number of the status
     event: Any | None = None
 
     def all_failures(self) -> list[Failure]:

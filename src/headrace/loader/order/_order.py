@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import operator
 from math import isqrt
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.loader.order._keys import GOLDEN, MULTIPLIER, check_epoch, check_seed, draw, epoch_key
+from headrace.loader.order._keys import GOLDEN, MULTIPLIER, check_epoch, check_seed, draw, draw_many, epoch_key
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
@@ -44,14 +44,7 @@ _HALF = np.uint64(32)
 _CHUNK = 16384
 # Positions computed ahead: NumPy takes 70 µs for a few positions and 160 µs for 4096.
 _AHEAD = 4096
-
-
-class AnyOrder(Protocol):
-    """The sample at each position of each epoch: `Order` or `WeightedOrder`."""
-
-    n: int
-
-    def take(self, epoch: int, positions: Positions | range) -> Positions: ...
+_MIN_TOTAL = 1e-200  # of weights, so that no product loses bits to underflow
 
 
 class Order:
@@ -117,6 +110,53 @@ class Order:
         return right
 
 
+class WeightedOrder:
+    """Rows drawn by weight; an epoch has as many positions as there are weights. Safe to use from many threads.
+
+    The draw of position i is u = draw[i] >> 11 of the epoch's key with stream = 2 (see `_keys`), a number below 2**53.
+    The row is the first one whose running sum of weights exceeds u / 2**53 of their total. Sums run from the first row
+    to the last in float64, so every operation is defined by IEEE 754.
+    """
+
+    STREAM = 2
+
+    def __init__(self, weights: npt.ArrayLike, *, seed: int = 0) -> None:
+        table = np.asarray(weights, np.float64)
+        if table.ndim != 1 or len(table) > MAX_SAMPLES:
+            raise ValueError(f"weights must be one number per sample; got an array of shape {table.shape}")
+        bad = np.flatnonzero(~(np.isfinite(table) & (table >= 0)))
+        if bad.size:
+            raise ValueError(
+                f"weights must be finite and not negative; the weight of sample {bad[0]} is {table[bad[0]]}"
+            )
+        self.n = len(table)
+        self.seed = check_seed(seed)
+        self._sums = np.cumsum(table)  # a running sum: always added in this order
+        total = float(self._sums[-1]) if self.n else 1.0
+        if not _MIN_TOTAL <= total < np.inf:
+            raise ValueError(f"the sum of the weights must be finite and at least {_MIN_TOTAL}; it is {total}")
+        self._unit = total * 2.0**-53
+
+    def take(self, epoch: int, positions: Positions | range) -> Positions:
+        """Return the rows drawn at these positions, in a new array."""
+        chosen = as_positions(positions, self.n)
+        draws = draw_many(epoch_key(self.seed, epoch, self.STREAM), chosen)
+        draws >>= np.uint64(11)
+        # A row of weight 0 has the running sum of the row before it, so it is never the first to exceed a number.
+        return np.searchsorted(self._sums, draws.astype(np.float64) * self._unit, side="right").astype(np.int64)
+
+
+def make_order(n: int, *, seed: int, shuffle: bool, weights: npt.NDArray[np.float64] | None) -> Order | WeightedOrder:
+    """Return the order of n samples: a permutation, or draws by weight."""
+    if weights is None:
+        return Order(n, seed=seed, shuffle=shuffle)
+    if shuffle:
+        raise ValueError("shuffle must not be set together with weights, which draw samples at random already")
+    if weights.shape != (n,):
+        raise ValueError(f"weights must have one number per sample, {n} samples; its shape is {weights.shape}")
+    return WeightedOrder(weights, seed=seed)
+
+
 class EpochPlan:
     """The batches of one epoch for one rank, as positions.
 
@@ -124,15 +164,8 @@ class EpochPlan:
     rank r takes r, r + W, r + 2W … of them. The last, partial global batch before `stop` is dropped, or filled from
     position 0 on to the next multiple of W, so that all ranks have the same lengths; the filling is marked.
 
-    Args:
-        n: Positions in the epoch.
-        batch_size: Samples per batch and rank.
-        rank: This rank.
-        world_size: The number of ranks.
-        drop_last: Whether to omit the partial batch at the end.
-        start: Samples that all ranks together had before, in a run that is resumed; of any batch and world size.
-        stop: Where the samples start that were returned from the end of the epoch; None is the end of the epoch.
-
+    The epoch has n positions. In a run that is resumed, all ranks together had those before `start`, and those from
+    `stop` on, which were returned from the end of the epoch; with any batch and world size.
     """
 
     def __init__(
@@ -206,7 +239,7 @@ class EpochBatches:
     thread at a time.
     """
 
-    def __init__(self, order: AnyOrder, plan: EpochPlan, epoch: int, *, descending: bool = False) -> None:
+    def __init__(self, order: Order | WeightedOrder, plan: EpochPlan, epoch: int, *, descending: bool = False) -> None:
         if order.n < plan.n:
             raise ValueError(f"the order must cover the plan; got {plan.n} positions and an order of {order.n}")
         self.plan, self.epoch = plan, epoch

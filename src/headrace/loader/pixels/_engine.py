@@ -30,18 +30,15 @@ class PixelBatch(Protocol):
 
     def wait(self, timeout: float) -> bool:
         """Wait without the GIL; True when all samples are done or have failed."""
-        ...
 
     def take(self) -> list[Stack]:
         """Return the pixels of each field. Their memory is reused when the last view of it is gone.
 
         If samples differ in shape, several views of a sample are a list, and a sample that failed may be None.
         """
-        ...
 
     def failures(self) -> list[tuple[int, int, int, str, str]]:
         """Return (position, field number, rendition number, error class name, message) for each failure."""
-        ...
 
 
 class PixelSource(Protocol):
@@ -85,6 +82,7 @@ class InlineBatch:
 
     def __init__(self, batch: _core.Batch, engine: _core.Engine) -> None:
         self._batch, self._engine = batch, engine
+        self.take, self.failures = batch.take, batch.failures
 
     def wait(self, timeout: float) -> bool:
         """Read, decode and transform for about this many seconds; True when all samples are done."""
@@ -96,12 +94,6 @@ class InlineBatch:
             self._engine.run_queued(left)
             decode_next(self._engine)
         return True
-
-    def take(self) -> list[Stack]:
-        return self._batch.take()
-
-    def failures(self) -> list[tuple[int, int, int, str, str]]:
-        return self._batch.failures()
 
 
 class EngineSource:

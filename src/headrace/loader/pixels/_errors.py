@@ -79,8 +79,9 @@ class SampleErrors:
     def _report(self, draft: Draft, position: int, error: HeadraceError) -> None:
         action = "skipped" if self._on_error == "skip" else "replaced"
         earlier = self._meters.error_count
-        self._meters.add_error(SampleError(draft.epoch, int(draft.rows[position]), action, str(error)))
+        self._meters.error_count += 1
         if earlier < MAX_NAMED_ERRORS:
+            self._meters.errors.append(SampleError(draft.epoch, int(draft.rows[position]), action, str(error)))
             _log.warning("%s in epoch %d: %s", action, draft.epoch, error)
         elif earlier == MAX_NAMED_ERRORS:
             _log.warning("more samples are %s; they are no longer logged, see Loader.stats()", action)
@@ -93,12 +94,7 @@ class SampleErrors:
         return [[stack[at] for at in keep] if isinstance(stack, list) else stack[keep] for stack in stacks]
 
     def _replace(
-        self,
-        draft: Draft,
-        stacks: list[Stack],
-        failed: dict[int, HeadraceError],
-        source: PixelSource,
-        stop: StopSign,
+        self, draft: Draft, stacks: list[Stack], failed: dict[int, HeadraceError], source: PixelSource, stop: StopSign
     ) -> list[Stack]:
         draft.rows = draft.rows.copy()
         first_rows = {position: int(draft.rows[position]) for position in failed}
