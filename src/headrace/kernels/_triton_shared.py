@@ -40,7 +40,6 @@ IMAGE_STRIDE_Y = tl.constexpr(int(ImageField.STRIDE_Y))
 IMAGE_STRIDE_X = tl.constexpr(int(ImageField.STRIDE_X))
 IMAGE_FLIP = tl.constexpr(int(ImageField.FLIP))
 
-CONSTANT = tl.constexpr(int(TileKind.CONSTANT))
 RAW = tl.constexpr(int(TileKind.RAW))
 PALETTE = tl.constexpr(int(TileKind.PALETTE))
 PACKED = tl.constexpr(int(TileKind.PACKED))

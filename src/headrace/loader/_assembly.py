@@ -24,7 +24,7 @@ from headrace.loader._options import Options, Ranks
 from headrace.loader._pipeline import Feed, HostSupply, Pipeline, Supply, ThreadFeed
 from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader.batch._finish import Finisher, pixel_fields
-from headrace.loader.batch._stats import LoaderStats, Meters, final_counts, make_stats
+from headrace.loader.batch._stats import ENGINE_STATE, LoaderStats, Meters, make_stats
 from headrace.loader.batch.output import make_output
 from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
@@ -56,15 +56,8 @@ class Assembly:
         self.compiled = transforms.compile(transform, **{name: getattr(options, name) for name in made})
         table = None if weights is None else np.asarray(weights, np.float64)
         self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
-        self.first_state = LoaderState(
-            epoch=0,
-            samples=0,
-            seed=seed,
-            shuffle=shuffle,
-            length=len(dataset),
-            selection=selection_digest(dataset.rows, table),
-            fingerprint=dataset.fingerprint,
-        )
+        selection = selection_digest(dataset.rows, table)
+        self.first_state = LoaderState(0, 0, seed, shuffle, len(dataset), selection, dataset.fingerprint)
         self.meters = Meters()
         self._pixel_names = pixel_fields(dataset, options.fields)
         self._transfer = Transfer(options)
@@ -211,7 +204,7 @@ class Assembly:
         self.end_feed()
         source, self._source = self._source, None
         if source is not None:
-            self._final_stats = final_counts(source.stats())
+            self._final_stats = {name: own for name, own in source.stats().items() if name not in ENGINE_STATE}
             source.close()
         self._finisher.callables.close()
         self._transfer.close()

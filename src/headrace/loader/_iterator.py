@@ -31,9 +31,6 @@ class LoaderIterator(Iterator[Any]):
         self._finalizer = call_when_dropped(self, feed.abandon)
         self._last = time.perf_counter()  # when the iteration started or the last batch was returned
 
-    def __iter__(self) -> LoaderIterator:
-        return self
-
     def __len__(self) -> int:
         """Return how many batches remain."""
         return self._length - self._returned

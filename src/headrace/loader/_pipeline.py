@@ -9,10 +9,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 from headrace.errors import EngineClosed
-from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, call_when_dropped, check, start_thread, wait_for
+from headrace.loader._threads import Stopped, StopSign, call_when_dropped, check, start_thread, take_item, wait_for
 from headrace.loader.batch._finish import Finisher
 from headrace.loader.device._transfer import Arriving, Transfer
 from headrace.loader.order._order import EpochBatches
@@ -21,7 +21,6 @@ from headrace.loader.pixels._errors import Draft
 from headrace.records.index.gather import Gather
 
 _Result: TypeAlias = Arriving | BaseException
-T = TypeVar("T")
 
 
 class Supply(Protocol):
@@ -221,11 +220,11 @@ class _Slot:
         return not self._results.empty()
 
     def put(self, result: _Result) -> None:
-        _get(self._free, self._stop)
+        take_item(self._free, self._stop)
         self._results.put(result)
 
     def take(self) -> _Result:
-        result = _get(self._results, self._stop)
+        result = take_item(self._results, self._stop)
         self._free.put(None)
         return result
 
@@ -238,13 +237,6 @@ class _Slot:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._results.get_nowait()
-
-
-def _get(items: queue.SimpleQueue[T], stop: StopSign) -> T:
-    while True:
-        check(stop)
-        with contextlib.suppress(queue.Empty):
-            return items.get(timeout=SLICE_SECONDS)
 
 
 def _work(pipeline: Pipeline, slot: _Slot) -> None:

@@ -12,17 +12,19 @@ to one runs code of `threading`, where an interrupt would be lost.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 # Short enough for Ctrl-C to feel immediate: signal handlers run only between two waits.
 SLICE_SECONDS = 0.1
 
+_T = TypeVar("_T")
 _Answer: TypeAlias = "queue.SimpleQueue[BaseException | None]"
 
 
@@ -55,6 +57,14 @@ def wait_for(work: Waitable, stop: StopSign) -> None:
     """Wait until the work is done. Raise Stopped if the stop sign is set first."""
     while not work.wait(SLICE_SECONDS):
         check(stop)
+
+
+def take_item(items: queue.SimpleQueue[_T], stop: StopSign) -> _T:
+    """Wait for an item of a queue. Raise Stopped if the stop sign is set first."""
+    while True:
+        check(stop)
+        with contextlib.suppress(queue.Empty):
+            return items.get(timeout=SLICE_SECONDS)
 
 
 def check(stop: StopSign) -> None:

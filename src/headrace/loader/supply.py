@@ -26,12 +26,11 @@ from headrace.records import Dataset
 from headrace.records.index.gather import Gather
 from headrace.transforms import Compiled
 
+# Names of the loader that suppliers use.
 __all__ = [
     "Draft",
     "EpochBatches",
     "EpochPlan",
-    "EpochStart",
-    "EpochSupplier",
     "Gather",
     "InvalidState",
     "LoaderState",
@@ -45,10 +44,7 @@ __all__ = [
     "StopSign",
     "Stopped",
     "Supply",
-    "SupplyContext",
-    "SupplyProvider",
     "check",
-    "find_provider",
     "samples_of",
     "submit",
     "wait_for",
@@ -116,15 +112,10 @@ def find_provider(
     if offload is None:
         return None, decode
     if decode == "device":
-        raise ValueError(
-            "decode must be 'cpu' or 'auto' if offload is given, since prepared batches are decoded on a CPU; "
-            "got 'device'"
-        )
+        raise ValueError("decode must be 'cpu' or 'auto' if offload is given, which decodes on a CPU; got 'device'")
     if isinstance(offload, str | PathLike):
         # The only place where the loader names a package above it, so that users need no import for a path.
         return cast("SupplyProvider", importlib.import_module("headrace.offload").Offload(offload)), "cpu"
     if not hasattr(offload, "open_supplier"):
-        raise TypeError(
-            f"offload must be the path of an exchange folder or a headrace.offload.Offload; got {offload!r}"
-        )
+        raise TypeError(f"offload must be the path of an exchange folder or headrace.offload.Offload; got {offload!r}")
     return offload, "cpu"

@@ -79,8 +79,6 @@ class Collator:
         self._output, self._ragged = output, ragged
 
     def join(self, samples: list[Any], row_name: RowNamer) -> Any:
-        if samples and isinstance(samples[0], dict):
-            return self._join_dicts(samples, row_name)
         return self._join_values("sample", samples, row_name)
 
     def _join_dicts(self, samples: list[Any], row_name: RowNamer) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from threading import Lock
 from typing import Any, TypeVar
 
 MAX_NAMED_ERRORS = 100
@@ -133,6 +135,7 @@ class LoaderStats:
         return "\n".join(lines)
 
 
+_FORMAT_NUMBERS = tuple(each.name for each in fields(FormatStats))
 _ENGINE_NUMBERS = ("cpu_seconds", "images", "images_on_device", "bytes_read", "failed_renditions")
 _METER_NUMBERS = ("batches", "samples", "wait_seconds", "wall_seconds", "error_count")
 _COUNTS = (*_METER_NUMBERS, *_ENGINE_NUMBERS)
@@ -157,28 +160,11 @@ class Meters:
     callable_seconds: float = 0.0
     error_count: int = 0
     errors: list[SampleError] = field(default_factory=list)
-    steps: deque[float] = field(default_factory=lambda: deque(maxlen=256))
-    """Seconds that the training took between the last batches."""
+    steps: deque[float] = field(default_factory=lambda: deque(maxlen=256))  # seconds of training between batches
 
 
-_ENGINE_COUNTS = {each.name for each in fields(FormatStats)} | {"failed_renditions", "images_on_device", "formats"}
-
-
-def final_counts(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counters of an engine without its current values (`queued_images`, …), before it is closed."""
-    return {name: engine[name] for name in engine if name in _ENGINE_COUNTS}
-
-
-def sum_counts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Add numbers of the same name, also within nested mappings."""
-    names = dict.fromkeys((*first, *second))
-    nested = {name for name in names if isinstance(first.get(name, second.get(name)), Mapping)}
-    return {
-        name: sum_counts(first.get(name, {}), second.get(name, {}))
-        if name in nested
-        else first.get(name, 0) + second.get(name, 0)
-        for name in names
-    }
+ENGINE_STATE = {"queued_images": "queued_images", "active_threads": "active_workers", "blocks_in_use": "blocks_in_use"}
+"""Values of a running engine that are not counters, and their names in `LoaderStats`."""
 
 
 def make_stats(
@@ -204,10 +190,66 @@ def make_stats(
         formats={name: FormatStats(**own) for name, own in engine.get("formats", {}).items()},
         errors=tuple(meters.errors),
         batches_ready=ready,
-        queued_images=engine.get("queued_images", 0),
-        active_workers=engine.get("active_threads", 0),
-        blocks_in_use=engine.get("blocks_in_use", 0),
+        **{ours: engine.get(name, 0) for name, ours in ENGINE_STATE.items()},
         plan=plan,
         offload=offload,
         **{name: engine[name] for name in _ENGINE_NUMBERS if name in engine},
     )
+
+
+class Clock:
+    """Wall time, and CPU time of this thread and its helper threads."""
+
+    def __init__(self) -> None:
+        self._started, self._cpu_started = time.perf_counter(), time.thread_time()
+        self.seconds = self.own_cpu_seconds = self.cpu_seconds = 0.0
+
+    def stop(self, helper_cpu_seconds: float = 0.0) -> None:
+        self.seconds = time.perf_counter() - self._started
+        self.own_cpu_seconds = time.thread_time() - self._cpu_started
+        self.cpu_seconds = self.own_cpu_seconds + helper_cpu_seconds
+
+
+class Figures:
+    """Sums by format, for images that a device decodes. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._formats: dict[str, dict[str, float]] = {}
+        self._lock = Lock()
+        self.own_cpu_seconds = 0.0  # the part of `cpu_seconds` that the thread which makes the batches has used
+
+    def add(self, form: str, **amounts: float) -> None:
+        """Add to the figures of a format."""
+        with self._lock:
+            own = self._formats.setdefault(form, dict.fromkeys(_FORMAT_NUMBERS, 0))
+            for name, amount in amounts.items():
+                own[name] += amount
+
+    def spread(self, forms: Sequence[str], **amounts: float) -> None:
+        """Add amounts for a group of images, divided equally among them."""
+        for form, count in Counter(forms).items():
+            self.add(form, **{name: amount * count / len(forms) for name, amount in amounts.items()})
+
+    def count(self, forms: Sequence[str], name: str, counts: Sequence[int]) -> None:
+        """Add one count per image."""
+        sums: Counter[str] = Counter()
+        for form, own in zip(forms, counts, strict=True):
+            sums[form] += own
+        for form, total in sums.items():
+            self.add(form, **{name: total})
+
+    def added_to(self, engine: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sum of the engine's figures and these. `decode` counts the host's time to prepare batches."""
+        with self._lock:
+            formats = {form: dict(own) for form, own in self._formats.items()}
+        totals = {name: sum(own[name] for own in formats.values()) for name in _FORMAT_NUMBERS}
+        return _sum_counts(engine, {**totals, "images_on_device": totals["images"], "formats": formats})
+
+
+def _sum_counts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Add numbers of the same name, also within nested mappings."""
+    total = dict(first)
+    for name, own in second.items():
+        nested = isinstance(own, Mapping)
+        total[name] = _sum_counts(total.get(name, {}), own) if nested else total.get(name, 0) + own
+    return total

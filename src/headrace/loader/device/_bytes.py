@@ -16,7 +16,7 @@ import numpy.typing as npt
 from headrace import _core
 from headrace.codec import inspect
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError
-from headrace.loader.device._figures import Clock, Figures
+from headrace.loader.batch._stats import Clock, Figures
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
 from headrace.records.schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES

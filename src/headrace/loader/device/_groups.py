@@ -165,12 +165,6 @@ def _resized(ending: Ending, images: Sequence[torch.Tensor], jobs: Sequence[View
     )
 
 
-def _nearest(job: ViewJob) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    window = job.window
-    rows, columns = (nearest_sources(*(part[axis] for part in window)) for axis in (0, 1))
-    return rows, columns
-
-
 def _samples_to_take(group: Group, numbers: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return for each image its start, the size of a channel, and the offsets of each row and column, [n, …]."""
     sizes = [math.prod(shape) for shape in group.prepared.shapes] if group.prepared else []
@@ -178,7 +172,7 @@ def _samples_to_take(group: Group, numbers: Sequence[int]) -> npt.NDArray[np.int
     tables = []
     for number in numbers:
         job = group.jobs[number]
-        rows, columns = _nearest(job)
+        rows, columns = (nearest_sources(*(part[axis] for part in job.window)) for axis in (0, 1))
         height, width = int(rows[-1] - rows[0]) + 1, int(columns[-1] - columns[0]) + 1
         row_starts, column_starts = (rows - rows[0]) * width, columns - columns[0]
         row_starts = row_starts[::-1] if job.upside_down else row_starts

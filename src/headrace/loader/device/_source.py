@@ -10,6 +10,7 @@ its event is. By then the device has also reported which images are damaged, so 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -21,10 +22,10 @@ import numpy.typing as npt
 
 from headrace.errors import EngineClosed, LoaderError
 from headrace.loader._options import Options
-from headrace.loader._threads import SLICE_SECONDS, Stopped, StopSign, check, start_thread
+from headrace.loader._threads import Stopped, StopSign, check, start_thread, take_item
+from headrace.loader.batch._stats import Clock
 from headrace.loader.device._bytes import EncodedImages
 from headrace.loader.device._choice import device_formats
-from headrace.loader.device._figures import Clock
 from headrace.loader.device._plan import Ending, first_of, plan_field
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.device._work import BatchRequest, DecodedBatch, DeviceWork, Failure
@@ -165,16 +166,9 @@ class DeviceSource:
 
 def _serve(requests: queue.SimpleQueue[weakref.ref[DecodingBatch]], work: DeviceWork, stop: StopSign) -> None:
     """Make batches until the stop sign is set. Does not refer to the source, so it does not keep it alive."""
-    try:
+    with contextlib.suppress(Stopped):
         while True:
-            check(stop)
-            try:
-                batch = requests.get(timeout=SLICE_SECONDS)
-            except queue.Empty:
-                continue
-            _make(batch, work, stop)
-    except Stopped:
-        pass
+            _make(take_item(requests, stop), work, stop)
 
 
 def _make(reference: weakref.ref[DecodingBatch], work: DeviceWork, stop: StopSign) -> None:
@@ -187,22 +181,17 @@ def _make(reference: weakref.ref[DecodingBatch], work: DeviceWork, stop: StopSig
     def check_needed() -> None:
         check(stop)
         if reference() is None:
-            raise _Dropped
+            raise Stopped
 
     result: DecodedBatch | None = None
     error: BaseException | None = None
     try:
         result = work.run(request, check_needed)
-    except _Dropped:
-        return
     except Stopped:
-        raise
+        check(stop)  # raises it again, unless only this batch was dropped
+        return
     except BaseException as caught:  # noqa: BLE001 - the training loop's thread raises it
         error = caught
     batch = reference()
     if batch is not None:
         batch.put(result, error)
-
-
-class _Dropped(Exception):
-    """Nobody refers to the batch any more."""

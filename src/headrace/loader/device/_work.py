@@ -12,8 +12,8 @@ import torch
 
 from headrace import kernels
 from headrace.errors import HeadraceError
+from headrace.loader.batch._stats import Clock, Figures
 from headrace.loader.device._bytes import EncodedImages, ImageHead, StoredTiles
-from headrace.loader.device._figures import Clock, Figures
 from headrace.loader.device._groups import Group, Made, as_copyable, damaged, kind_of, make_groups, prepare, run
 from headrace.loader.device._plan import FieldPlan
 from headrace.loader.device._staging import Piece, Staging, StagingRing

@@ -118,24 +118,26 @@ class EngineSource:
             (str(dataset.path / shard_name(number)), shard.n_bytes)
             for number, shard in enumerate(dataset.manifest.shards)
         ]
+        # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
+        # whenever it opens a shard.
+        formats = {
+            FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
+        }
+        identity = dataset.manifest.identity
         self._engine = _core.Engine(
             shards,
             threads=options.num_workers,
             direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
-            identity=_identity(dataset),
-            formats=sorted(_format_codes(dataset, names)),
+            identity=None if identity is None else (str(dataset.path / MANIFEST), *identity),
+            formats=sorted(formats),
         )
+        self.max_batch_bytes = self._engine.max_batch_bytes  # for pixels; samples beyond it fail
         self._inline = options.num_workers == 0
         self._decoders: DecoderThreads | None = None
-        if _needs_python(dataset, names) and not self._inline:
+        if formats - _core.core_formats() and not self._inline:
             # One more than cores: while a Python thread fetches its next image, another one uses the core.
             self._decoders = DecoderThreads(self._engine, options.threads + 1)
-
-    @property
-    def max_batch_bytes(self) -> int:
-        """The maximum memory for the pixels of a batch; samples beyond it fail."""
-        return self._engine.max_batch_bytes
 
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Submit a batch, with one call for all its samples. Returns at once."""
@@ -190,19 +192,3 @@ def _stacked_views(sample: Any) -> Any:
     if not isinstance(sample, list):
         return sample
     return None if any(view is None for view in sample) else stacked(sample)
-
-
-def _needs_python(dataset: Dataset, names: Sequence[str]) -> bool:
-    """Return whether any stored image of these fields needs a Python decoder."""
-    return bool(_format_codes(dataset, names) - _core.core_formats())
-
-
-def _format_codes(dataset: Dataset, names: Sequence[str]) -> set[int]:
-    """Return the formats that `dataset.json` lists for these fields. Images of other formats in the index fail."""
-    return {FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES}
-
-
-def _identity(dataset: Dataset) -> tuple[str, int, bytes] | None:
-    """Return what identifies the dataset: the engine checks it whenever it opens a shard."""
-    identity = dataset.manifest.identity
-    return None if identity is None else (str(dataset.path / MANIFEST), *identity)
