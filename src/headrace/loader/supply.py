@@ -26,11 +26,12 @@ from headrace.records import Dataset
 from headrace.records.index.gather import Gather
 from headrace.transforms import Compiled
 
-# Names of the loader that suppliers use.
 __all__ = [
     "Draft",
     "EpochBatches",
     "EpochPlan",
+    "EpochStart",
+    "EpochSupplier",
     "Gather",
     "InvalidState",
     "LoaderState",
@@ -44,7 +45,10 @@ __all__ = [
     "StopSign",
     "Stopped",
     "Supply",
+    "SupplyContext",
+    "SupplyProvider",
     "check",
+    "find_provider",
     "samples_of",
     "submit",
     "wait_for",
