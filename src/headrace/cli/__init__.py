@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -20,19 +21,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# Panels are shown in the order in which they are first used.
-app.command(rich_help_panel="Diagnose")(profile.profile)
-app.command(rich_help_panel="Diagnose")(plan.plan)
-app.command(rich_help_panel="Diagnose")(size.size)
-app.command(rich_help_panel="Diagnose")(env.env)
-app.command(rich_help_panel="Datasets")(build.build)
-app.command(rich_help_panel="Datasets")(info.info)
-app.command(rich_help_panel="Datasets")(verify.verify)
-app.command(rich_help_panel="Datasets")(extract.extract)
-app.command(rich_help_panel="Images")(encode.encode)
-app.command(rich_help_panel="Images")(decode.decode)
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Diagnose": (profile.profile, plan.plan, size.size, env.env),
+    "Datasets": (build.build, info.info, verify.verify, extract.extract),
+    "Images": (encode.encode, decode.decode),
+    "Advanced": (offload.offload,),
+}
+for _panel, _verbs in _PANELS.items():
+    for _verb in _verbs:
+        app.command(rich_help_panel=_panel)(_verb)
 app.command("inspect", rich_help_panel="Images", short_help="Show what .hri images contain; same as info.")(info.info)
-app.command(rich_help_panel="Advanced")(offload.offload)
 
 
 def _show_version(wanted: bool) -> None:

@@ -7,8 +7,7 @@ import dataclasses
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,7 +15,7 @@ import typer
 
 import headrace
 from headrace.cli.shared.options import Json, Quiet, parse_size
-from headrace.cli.shared.output import counted, exit_on_error, say
+from headrace.cli.shared.output import counted, exit_on_error, say, shown_bar
 from headrace.units import bytes_text
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def build(
     size = parse_size(shard_size)
     with (
         exit_on_error("interrupted; finished shards are kept: run the same command again to continue"),
-        _progress_shown(quiet=quiet) as hook,
+        shown_bar(quiet=quiet) as update,
     ):
         report = headrace.build(
             source,
@@ -127,7 +126,7 @@ def build(
             pages=pages,
             shard_size=size,
             align=align,
-            progress=hook,
+            progress=None if quiet else _progress_hook(update),
         )
     if as_json:
         typer.echo(json.dumps({**dataclasses.asdict(report), "path": str(report.path)}))
@@ -162,33 +161,15 @@ def _show_report(report: BuildReport, *, quiet: bool) -> None:
     say(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
 
 
-@contextmanager
-def _progress_shown(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """Show progress on standard error: a bar on a terminal, otherwise a line every 10 seconds."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None if quiet else _line_printer()
-        return
-    from rich import progress  # noqa: PLC0415 - slow to import
-
-    columns = (progress.BarColumn(), progress.MofNCompleteColumn(), progress.TextColumn("{task.description}"))
-    with progress.Progress(*columns, console=console, transient=True) as bar:
-        row = bar.add_task("", total=None)
-
-        def show(now: Progress) -> None:
-            bar.update(row, completed=now.samples, total=now.total_samples, description=_rate(now))
-
-        yield show
-
-
-def _line_printer() -> Callable[[Progress], None]:
+def _progress_hook(update: Callable[..., None] | None) -> Callable[[Progress], None]:
+    """Show progress in a bar; without one, print a line every 10 seconds."""
     last = time.perf_counter()
 
     def show(now: Progress) -> None:
         nonlocal last
-        if time.perf_counter() - last >= _LINE_SECONDS:
+        if update is not None:
+            update(completed=now.samples, total=now.total_samples, description=_rate(now))
+        elif time.perf_counter() - last >= _LINE_SECONDS:
             last = time.perf_counter()
             typer.echo(f"{now.samples} of {now.total_samples or '?'} samples, {_rate(now)}", err=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import time
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -15,16 +14,14 @@ import numpy.typing as npt
 import typer
 
 import headrace
+from headrace import formats
 from headrace.cli.shared.conversion import ConvertedFile, convert_files
 from headrace.cli.shared.options import Files, Force, MaxPixels, Output, Quiet, Workers
 from headrace.errors import HeadraceError, UnsupportedImage
 from headrace.files import read_file
 from headrace.formats.foreign import read_picture
-from headrace.formats.optional import require_imagecodecs
 
 FileFormat: TypeAlias = Literal["png", "npy"]
-
-_PNG_HEAD_BYTES = 8 + 25  # the signature and IHDR; chunks of metadata may follow directly
 
 
 def decode(
@@ -45,9 +42,8 @@ def decode(
 ) -> None:
     """Decode .hri images to PNG or NumPy files.
 
-    16-bit images stay 16-bit (with several channels this needs the extra
-    'imagecodecs'). ICC, EXIF and XMP metadata is written to the PNG; NumPy
-    files hold pixels only.
+    16-bit images stay 16-bit. ICC, EXIF and XMP metadata is written to the
+    PNG; NumPy files hold pixels only.
 
     If a file is damaged, it is reported, the others are still decoded, and
     the exit code is 1.
@@ -93,29 +89,8 @@ def _encode_npy(array: npt.NDArray[Any]) -> bytes:
 
 def encode_png(array: npt.NDArray[Any], metadata: Mapping[str, bytes]) -> bytes:
     """Encode an image as PNG with its ICC, EXIF and XMP blocks; other metadata is dropped."""
-    channels = 1 if array.ndim == 2 else array.shape[2]
-    if channels > 4 or array.dtype.name not in {"uint8", "uint16"}:
-        raise UnsupportedImage(
-            f"PNG must have 1 to 4 channels of uint8 or uint16; the image has {channels} of {array.dtype.name}: "
-            "use --to npy"
-        )
-    if array.dtype.itemsize == 2 and channels > 1:
-        png = bytes(require_imagecodecs("to write 16-bit PNG with several channels").png_encode(array, level=6))
-    else:
-        from PIL import Image  # noqa: PLC0415 - slow to import
-
-        file = io.BytesIO()
-        Image.fromarray(array).save(file, "PNG")
-        png = file.getvalue()
-    chunks = b""
-    if "icc" in metadata:
-        chunks += _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(metadata["icc"]))
-    if "exif" in metadata:
-        chunks += _chunk(b"eXIf", metadata["exif"])
-    if "xmp" in metadata:
-        chunks += _chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + metadata["xmp"])
-    return png[:_PNG_HEAD_BYTES] + chunks + png[_PNG_HEAD_BYTES:]
-
-
-def _chunk(name: bytes, content: bytes) -> bytes:
-    return len(content).to_bytes(4, "big") + name + content + zlib.crc32(name + content).to_bytes(4, "big")
+    blocks = {name: block for name, block in metadata.items() if name != "color"}
+    try:
+        return formats.get("png").encode(array, metadata=blocks)
+    except UnsupportedImage as error:
+        raise UnsupportedImage(f"{error}; or write a NumPy file with --to npy") from None

@@ -22,9 +22,7 @@ _DEVICE_READS = {
 }
 
 
-def env(
-    as_json: Json = False,
-) -> None:
+def env(as_json: Json = False) -> None:
     """Show versions, CPU cores, decoders and GPUs; paste it into a bug report.
 
     \b

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.shared.options import parse_size
-from headrace.cli.shared.output import FAILED, fail
-from headrace.errors import HeadraceError
+from headrace.cli.shared.output import counted, exit_on_error
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
 
@@ -82,23 +81,19 @@ def offload(
             worker.stop()
 
     printer = _Printer(exchange, quiet=quiet)
-    with StopOnSignals(stop) as signals:
-        try:
-            worker = OffloadWorker(
-                dataset,
-                exchange,
-                threads=workers or usable_cores(),
-                ahead_bytes=ahead_bytes,
-                ranks=chosen,
-                watts=watts,
-                report=printer.line,
-            )
-            if stopped:
-                worker.stop()
-            worker.run(once=once, show=printer.show)
-        except (HeadraceError, OSError, ValueError) as error:
-            fail(error)
-            raise typer.Exit(FAILED) from None
+    with StopOnSignals(stop) as signals, exit_on_error():
+        worker = OffloadWorker(
+            dataset,
+            exchange,
+            threads=workers or usable_cores(),
+            ahead_bytes=ahead_bytes,
+            ranks=chosen,
+            watts=watts,
+            report=printer.line,
+        )
+        if stopped:
+            worker.stop()
+        worker.run(once=once, show=printer.show)
     why = "ended" if signals.received is None else f"stopped by {signals.received.name}"
     printer.line(f"{why}: {_prepared(worker.progress())}")
 
@@ -148,7 +143,7 @@ def _line(progress: WorkerProgress, exchange: Path) -> str:
         return f"waiting for a loader in {exchange}{trouble}"
     pace = "" if progress.seconds_per_batch is None else f", {progress.seconds_per_batch:.3g} s per batch"
     return (
-        f"serving {progress.ranks} {'rank' if progress.ranks == 1 else 'ranks'}: {_prepared(progress)}{pace}, "
+        f"serving {counted(progress.ranks, 'rank')}: {_prepared(progress)}{pace}, "
         f"{bytes_text(progress.held_bytes)} not read yet, {progress.cpu_seconds:.1f} CPU seconds{trouble}"
     )
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shared import options as _options
-from headrace.cli.shared.output import FAILED, INTERRUPTED, fail, say
-from headrace.errors import HeadraceError, MissingExtra, ProfileError
+from headrace.cli.shared.output import INTERRUPTED, exit_on_error, say
+from headrace.errors import MissingExtra, ProfileError
 
 if TYPE_CHECKING:
     from headrace.profiling import Report
@@ -81,7 +81,7 @@ def profile(
         raise typer.BadParameter("--step-ms and --train exclude each other: give one of them")
     step: Any = None if step_ms is None else step_ms / 1e3
     counts = None if cores is None else parse_cores(cores)
-    try:
+    with exit_on_error("interrupted; nothing was written"):
         if train is not None:
             step = load_function(train)
         _check_first(output)
@@ -110,12 +110,6 @@ def profile(
         if report.measurements.interrupted:
             typer.echo("interrupted: the report has the results so far", err=True)
             raise typer.Exit(INTERRUPTED)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; nothing was written", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    except (HeadraceError, OSError, ValueError) as error:
-        fail(error)
-        raise typer.Exit(FAILED) from None
 
 
 def _show(report: Report, output: Path | None) -> None:

@@ -138,6 +138,18 @@ def check_color(color: Color) -> None:
         raise ValueError(f"color must be one of {', '.join(map(repr, get_args(Color)))}; got {color!r}")
 
 
+def parse_mode(name: str, mode: str | None, what: str, limits: tuple[int, int], default: int) -> int:
+    """Return the number that is the mode of a format, such as 6 for `png:6`."""
+    if mode is None:
+        return default
+    low, high = limits
+    is_number = mode.isascii() and mode.isdigit() and len(mode) <= len(str(high))
+    if not is_number or not low <= int(mode) <= high:
+        found = f"as in {name}:{default}; got {mode!r}"
+        raise UnsupportedImage(f"the mode of {name} must be {what} from {low} to {high}, {found}")
+    return int(mode)
+
+
 def refuse_cmyk(name: str, metadata: Mapping[str, bytes]) -> None:
     """Raise UnsupportedImage if the metadata of an image says that its channels are CMYK."""
     if metadata.get("color") == b"CMYK":

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 Extra: TypeAlias = Literal["alpha", "CMYK"]
 
-_MARKS: dict[bytes, Extra] = {b"CMYK": "CMYK", b"LA": "alpha", b"RGBA": "alpha"}
+# By the mode of Pillow, which is also the metadata entry `color` of an `.hri` file.
 _MODES: dict[str, Extra] = {"CMYK": "CMYK", "LA": "alpha", "RGBA": "alpha"}
+_FORMATS: dict[str, Extra | None] = {"png": "alpha", "webp": "alpha", "jpeg": "CMYK", "raw": None}
 
 
 def extra_channels(data: Buffer) -> Extra | None:
@@ -25,14 +26,10 @@ def extra_channels(data: Buffer) -> Extra | None:
     files do not say it. For other files Pillow's mode says it.
     """
     name = formats.sniff(data)
-    if name in ("png", "webp"):
-        return "alpha"
-    if name == "jpeg":
-        return "CMYK"
+    if name in _FORMATS:
+        return _FORMATS[name]
     if name == "hri":
-        return _MARKS.get(formats.get(name).metadata(data).get("color", b""))
-    if name == "raw":
-        return None
+        return pillow_extra(formats.get(name).metadata(data).get("color", b"").decode("latin-1"))
     try:
         return pillow_extra(foreign.mode(data))
     except HeadraceError:

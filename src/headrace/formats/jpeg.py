@@ -14,7 +14,7 @@ import numpy as np
 from headrace import _core
 from headrace.errors import UnsupportedImage
 from headrace.formats._pixels import check_pixels, check_region, deliver, direct_out
-from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view
+from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, parse_mode
 from headrace.formats.containers import _jpeg_segments as jpeg_segments
 
 if TYPE_CHECKING:
@@ -52,7 +52,12 @@ class Jpeg(Format):
         return deliver(image, color=color, region=None, out=out)
 
     def _encode(self, image: npt.NDArray[Any], mode: str | None, metadata: dict[str, bytes]) -> bytes:
-        quality = _parse_quality(mode)
+        if mode is None:
+            raise UnsupportedImage(
+                "JPEG is lossy and needs a quality, as in jpeg:95; or choose a lossless format (hri, png, webp, raw), "
+                "or 'keep' to store JPEG files unchanged"
+            )
+        quality = parse_mode("jpeg", mode, "a quality", (1, 100), default=95)
         pixels = image[..., None] if image.ndim == 2 else image
         if pixels.shape[2] not in (1, 3) or pixels.dtype != np.uint8:
             raise UnsupportedImage(
@@ -62,17 +67,6 @@ class Jpeg(Format):
             raise UnsupportedImage(f"JPEG stores at most {_MAX_SIDE} rows and columns; got {list(image.shape)}")
         data = _core.encode_jpeg(np.ascontiguousarray(pixels), quality)
         return jpeg_segments.insert_metadata(data, metadata) if metadata else data
-
-
-def _parse_quality(mode: str | None) -> int:
-    if mode is None:
-        raise UnsupportedImage(
-            "JPEG is lossy and needs a quality, as in jpeg:95; or choose a lossless format (hri, png, webp, raw), or "
-            "'keep' to store JPEG files unchanged"
-        )
-    if not mode.isdigit() or not mode.isascii() or not 1 <= int(mode) <= 100:
-        raise UnsupportedImage(f"the mode of jpeg must be a quality from 1 to 100, as in jpeg:95; got {mode!r}")
-    return int(mode)
 
 
 FORMAT = Jpeg()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _core
 from headrace.formats._pixels import check_pixels, check_region, deliver, direct_out
-from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, check_color, refuse_cmyk
+from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, check_color
 from headrace.formats.containers import _png_chunks as png_chunks
 from headrace.formats.containers import _png_writer
 
@@ -47,8 +47,7 @@ class Png(Format):
         return deliver(image, color=color, region=None, out=out)
 
     def _encode(self, image: npt.NDArray[Any], mode: str | None, metadata: dict[str, bytes]) -> bytes:
-        refuse_cmyk("PNG", metadata)
-        return _png_writer.encode(image, _png_writer.parse_level(mode), metadata)
+        return _png_writer.encode(image, mode, metadata)
 
 
 FORMAT = Png()

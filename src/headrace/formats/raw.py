@@ -25,7 +25,6 @@ metadata.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +56,7 @@ class Raw(Format):
     can_decode_region = True
 
     def probe(self, data: Buffer, *, color: Color = "keep") -> ImageShape:
-        return _read_head(byte_view(data)).shape.converted(color)
+        return _read_head(byte_view(data))[0].converted(color)
 
     def metadata(self, data: Buffer) -> dict[str, bytes]:
         _read_head(byte_view(data))
@@ -66,13 +65,13 @@ class Raw(Format):
     def _decode(
         self, view: memoryview, color: Color, region: Region | None, out: Out, max_pixels: int
     ) -> npt.NDArray[Any]:
-        head = _read_head(view)
-        height, width = head.shape.height, head.shape.width
-        top, left, rows, columns = check_region(region or (0, 0, height, width), height, width)
+        shape, start = _read_head(view)
+        whole = (0, 0, shape.height, shape.width)
+        top, left, rows, columns = check_region(region or whole, shape.height, shape.width)
         check_pixels(self.name, rows, columns, max_pixels)
-        _check_bands(view, head, top, top + rows)
-        stored = np.dtype(head.shape.dtype).newbyteorder("<")
-        pixels = np.frombuffer(view, stored, offset=head.pixels_start).reshape(head.shape.array)
+        _check_bands(view, start, shape.height, range(top // _BAND, -(-(top + rows) // _BAND)))
+        stored = np.dtype(shape.dtype).newbyteorder("<")
+        pixels = np.frombuffer(view, stored, offset=start).reshape(shape.array)
         image = pixels[top : top + rows, left : left + columns].astype(stored.newbyteorder("="), copy=False)
         return deliver(image, color=color, region=None, out=out)
 
@@ -90,14 +89,8 @@ class Raw(Format):
         return b"".join((head, b"\0" * (-len(head) % _ALIGNMENT), rows.data))
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    shape: ImageShape
-    row_bytes: int
-    pixels_start: int
-
-
-def _read_head(view: memoryview) -> _Head:
+def _read_head(view: memoryview) -> tuple[ImageShape, int]:
+    """Return the shape of the image and the offset of its pixels, which fill the rest of the file."""
     if len(view) < _FIXED.size:
         raise corrupt("raw", len(view), f"the file is truncated: {len(view)} bytes are too few for a header")
     magic, version, dtype, channels, reserved, height, width = _FIXED.unpack_from(view)
@@ -115,24 +108,20 @@ def _read_head(view: memoryview) -> _Head:
     if dtype >= len(_DTYPES) or not 1 <= channels <= _MAX_CHANNELS or reserved:
         raise corrupt("raw", 4, f"dtype {dtype}, {channels} channels or reserved byte {reserved} is not valid")
     shape = ImageShape(height, width, channels, _DTYPES[dtype])
-    row_bytes = width * channels * np.dtype(shape.dtype).itemsize
     pixels_start = -(-(sum_start + 4) // _ALIGNMENT) * _ALIGNMENT
-    if len(view) != pixels_start + height * row_bytes:
-        raise corrupt(
-            "raw",
-            len(view),
-            f"the file has {len(view)} bytes; its header announces {pixels_start + height * row_bytes}",
-        )
+    end = pixels_start + height * width * channels * np.dtype(shape.dtype).itemsize
+    if len(view) != end:
+        raise corrupt("raw", len(view), f"the file has {len(view)} bytes; its header announces {end}")
     if any(view[sum_start + 4 : pixels_start]):
         raise corrupt("raw", sum_start + 4, "the padding must be zero")
-    return _Head(shape, row_bytes, pixels_start)
+    return shape, pixels_start
 
 
-def _check_bands(view: memoryview, head: _Head, top: int, bottom: int) -> None:
-    for band in range(top // _BAND, -(-bottom // _BAND)):
-        start = head.pixels_start + band * _BAND * head.row_bytes
-        end = head.pixels_start + min((band + 1) * _BAND, head.shape.height) * head.row_bytes
-        if struct.unpack_from("<I", view, _FIXED.size + 4 * band)[0] != crc32c(view[start:end], 0):
+def _check_bands(view: memoryview, pixels_start: int, height: int, bands: range) -> None:
+    band_bytes = (len(view) - pixels_start) // height * _BAND
+    for band in bands:
+        start = pixels_start + band * band_bytes
+        if struct.unpack_from("<I", view, _FIXED.size + 4 * band)[0] != crc32c(view[start : start + band_bytes], 0):
             raise corrupt("raw", start, f"the checksum of the rows from {band * _BAND} does not match")
 
 

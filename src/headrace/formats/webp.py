@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.errors import CorruptImage, UnsupportedImage
 from headrace.formats._pixels import check_decoded, check_pixels, decoder_errors, deliver, direct_out
-from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, refuse_cmyk
+from headrace.formats._types import Color, Format, ImageShape, Out, Region, byte_view, parse_mode, refuse_cmyk
 from headrace.formats.containers import _riff
 from headrace.formats.optional import fast_decoders
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _ALPHA_BYTE = 12 + 8 + 1 + 3
 _ALPHA_BIT = 0x10
 _MAX_SIDE = 16383
-_DEFAULT_METHOD = 4
 
 
 class Webp(Format):
@@ -65,7 +64,8 @@ class Webp(Format):
         if max(image.shape[:2]) > _MAX_SIDE:
             raise UnsupportedImage(f"WebP stores 1 to {_MAX_SIDE} rows and columns; got {list(image.shape[:2])}")
         refuse_cmyk("WebP", metadata)
-        return _riff.wrap(_encode(image, _parse_method(mode)), gray=image.ndim == 2, blocks=metadata)
+        method = parse_mode("webp", mode, "libwebp's method", (0, 6), default=4)
+        return _riff.wrap(_encode(image, method), gray=image.ndim == 2, blocks=metadata)
 
 
 def _decode(view: memoryview, shape: ImageShape, out: Out) -> npt.NDArray[Any]:
@@ -97,14 +97,6 @@ def _encode(image: npt.NDArray[Any], method: int) -> bytes:
     if image.ndim == 3 and image.shape[2] == 4:
         encoded[_ALPHA_BYTE] |= _ALPHA_BIT
     return bytes(encoded)
-
-
-def _parse_method(mode: str | None) -> int:
-    if mode is None:
-        return _DEFAULT_METHOD
-    if len(mode) != 1 or mode not in "0123456":
-        raise UnsupportedImage(f"the mode of webp must be libwebp's method from 0 to 6, as in webp:4; got {mode!r}")
-    return int(mode)
 
 
 FORMAT = Webp()

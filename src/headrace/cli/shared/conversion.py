@@ -6,14 +6,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from headrace.cli.shared.files import FileTask, plan_tasks, write_file
+from headrace.cli.shared.files import FileTask, plan_tasks
 from headrace.cli.shared.output import FAILED, INTERRUPTED, counted
+from headrace.files import write_atomic
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedFile:
+class ConvertedFile(NamedTuple):
     """The result of converting one file."""
 
     content: bytes
@@ -32,34 +31,13 @@ class ConvertedFile:
     """Time in Headrace's own encode or decode, without reading, writing and other formats."""
 
 
-@dataclass(slots=True)
-class _Tally:
-    files: int = 0
-    n_pixels: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    codec_seconds: float = 0.0
-    seconds: float = 0.0
-    failed: list[tuple[Path, str]] = field(default_factory=list)
+class _Counts(NamedTuple):
+    """Figures of one written file."""
 
-    def add(self, made: ConvertedFile) -> None:
-        self.files += 1
-        self.n_pixels += made.n_pixels
-        self.bytes_read += made.bytes_read
-        self.bytes_written += len(made.content)
-        self.codec_seconds += made.codec_seconds
-
-    def summary(self, verb: str) -> str:
-        line = f"{verb} {counted(self.files, 'image')}"
-        if not self.files:
-            return line
-        megapixels = self.n_pixels / 1e6
-        return (
-            f"{line}: {bytes_text(self.bytes_read)} → {bytes_text(self.bytes_written)} "
-            f"(ratio {self.bytes_written / max(self.bytes_read, 1):.3f}), {megapixels:.1f} MP in {self.seconds:.2f} s "
-            f"({megapixels / max(self.seconds, 1e-9):.1f} MP/s; "
-            f"codec alone {megapixels / max(self.codec_seconds, 1e-9):.0f} MP/s per thread)"
-        )
+    n_pixels: int
+    bytes_read: int
+    bytes_written: int
+    codec_seconds: float
 
 
 def convert_files(
@@ -82,36 +60,38 @@ def convert_files(
     except ValueError as error:
         raise typer.BadParameter(printable(error), param_hint="--output") from None
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    tally = _Tally(failed=refused)
     for path, reason in refused:
         _show_failure(console, path, reason)
 
-    def work(task: FileTask) -> ConvertedFile:
+    def work(task: FileTask) -> _Counts:
         made = convert(task.source)
-        write_file(task.target, made.content, force=force)
-        return made
+        task.target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(task.target, made.content, overwrite=force)
+        return _Counts(made.n_pixels, made.bytes_read, len(made.content), made.codec_seconds)
 
+    started = time.perf_counter()
     try:
-        _run(tasks, work, tally, console, workers or usable_cores(), hide_progress=quiet or not console.is_terminal)
+        done = _run(tasks, work, console, workers or usable_cores(), hide_progress=quiet or not console.is_terminal)
     except KeyboardInterrupt:
         console.print("interrupted; all files that were written are complete")
         raise typer.Exit(INTERRUPTED) from None
     if not quiet:
-        typer.echo(tally.summary(verb))
-    if tally.failed:
-        typer.echo(f"{counted(len(tally.failed), 'file')} failed; see above", err=True)
+        typer.echo(_summary(verb, done, time.perf_counter() - started))
+    n_failed = len(refused) + len(tasks) - len(done)
+    if n_failed:
+        typer.echo(f"{counted(n_failed, 'file')} failed; see above", err=True)
         raise typer.Exit(FAILED)
 
 
 def _run(
     tasks: list[FileTask],
-    work: Callable[[FileTask], ConvertedFile],
-    tally: _Tally,
+    work: Callable[[FileTask], _Counts],
     console: Console,
     workers: int,
     *,
     hide_progress: bool,
-) -> None:
+) -> list[_Counts]:
+    """Return the figures of the files that were written; failures are shown."""
     from rich import progress  # noqa: PLC0415 - slow to import
 
     columns = (
@@ -120,7 +100,7 @@ def _run(
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.description}", markup=False),
     )
-    started = time.perf_counter()
+    done: list[_Counts] = []
     bar = progress.Progress(*columns, console=console, transient=True, disable=hide_progress)
     with bar, ThreadPoolExecutor(workers) as pool:
         row = bar.add_task("", total=len(tasks))
@@ -130,17 +110,30 @@ def _run(
                 source = futures[future].source
                 error = future.exception()
                 if error is None:
-                    tally.add(future.result())
+                    done.append(future.result())
                 elif isinstance(error, Exception):  # a damaged input does not stop the others
-                    tally.failed.append((source, f"{type(error).__name__}: {error}"))
-                    _show_failure(console, *tally.failed[-1])
+                    _show_failure(console, source, f"{type(error).__name__}: {error}")
                 else:
                     raise error
                 bar.update(row, advance=1, description=printable(source.name))
         finally:
             # On Ctrl-C, files in progress are finished and no more are started.
             pool.shutdown(wait=True, cancel_futures=True)
-    tally.seconds = time.perf_counter() - started
+    return done
+
+
+def _summary(verb: str, done: list[_Counts], seconds: float) -> str:
+    line = f"{verb} {counted(len(done), 'image')}"
+    if not done:
+        return line
+    n_pixels, bytes_read, bytes_written, codec_seconds = map(sum, zip(*done, strict=True))
+    megapixels = n_pixels / 1e6
+    return (
+        f"{line}: {bytes_text(bytes_read)} → {bytes_text(bytes_written)} "
+        f"(ratio {bytes_written / max(bytes_read, 1):.3f}), {megapixels:.1f} MP in {seconds:.2f} s "
+        f"({megapixels / max(seconds, 1e-9):.1f} MP/s; "
+        f"codec alone {megapixels / max(codec_seconds, 1e-9):.0f} MP/s per thread)"
+    )
 
 
 def _show_failure(console: Console, path: Path, reason: str) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.shared.output import shown_bar
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -138,14 +140,9 @@ def print_table(table: Table) -> None:
 @contextmanager
 def shown_progress(*, quiet: bool) -> Iterator[ProgressHook | None]:
     """Show the steps of a calibration on standard error, if it is a terminal."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("listing the source", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+    with shown_bar(quiet=quiet) as update:
+        if update is None:
+            yield None
+            return
+        update(description="listing the source")
+        yield lambda done, total, what: update(completed=done, total=total, description=what)

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.files import write_atomic
-
 
 class FileTask(NamedTuple):
     """One file to read and the file to write."""
@@ -33,7 +31,8 @@ def find_files(inputs: Sequence[str], suffixes: Collection[str]) -> Iterator[tup
         elif path.exists():
             yield path, path.parent
         elif glob.has_magic(text):
-            matches = sorted(file for file in map(Path, _expand(text)) if file.is_file())
+            found_names = glob.glob(text, recursive=True)  # noqa: PTH207 - Path.glob rejects absolute patterns
+            matches = sorted(file for file in map(Path, found_names) if file.is_file())
             if not matches:
                 yield path, "no file matches this pattern"
             yield from ((file, _fixed_part(path)) for file in matches)
@@ -75,16 +74,6 @@ def plan_tasks(
             owners[target] = source
             tasks.append(FileTask(source, target))
     return tasks, refused
-
-
-def write_file(target: Path, content: bytes, *, force: bool) -> None:
-    """Write a file atomically and make the folders above it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(target, content, overwrite=force)
-
-
-def _expand(pattern: str) -> list[str]:
-    return glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob rejects absolute patterns
 
 
 def _fixed_part(pattern: Path) -> Path:

@@ -7,8 +7,9 @@ File names, keys, metadata and error messages that quote them are written by oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -45,6 +46,23 @@ def exit_on_error(interrupted: str = "interrupted") -> Iterator[None]:
     except (HeadraceError, OSError, KeyError, ValueError) as error:
         fail(error)
         raise typer.Exit(FAILED) from None
+
+
+@contextmanager
+def shown_bar(*, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Show a progress bar on standard error; yield `update(completed=…, total=…, description=…)`.
+
+    Yields None if standard error is not a terminal, or if nothing is to be shown.
+    """
+    from rich import console, progress  # noqa: PLC0415 - slow to import
+
+    terminal = console.Console(stderr=True)
+    if quiet or not terminal.is_terminal:
+        yield None
+        return
+    columns = (progress.BarColumn(), progress.MofNCompleteColumn(), progress.TextColumn("{task.description}"))
+    with progress.Progress(*columns, console=terminal, transient=True) as bar:
+        yield partial(bar.update, bar.add_task("", total=None))
 
 
 def cell(text: object) -> Text:

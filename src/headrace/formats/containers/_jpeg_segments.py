@@ -12,8 +12,7 @@ from headrace.formats._types import corrupt
 
 _START_OF_SCAN = 0xDA
 _NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # tables whose markers lie among those of frame headers
-_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_ARITHMETIC = (0xC9, 0xCA)
+_FRAMES = (0xC0, 0xC1, 0xC2, 0xC9, 0xCA)  # baseline, extended, progressive; arithmetic coding of the last two
 _EXIF = b"Exif\0\0"
 _ICC = b"ICC_PROFILE\0"
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
@@ -27,9 +26,6 @@ class Segments:
     height: int = 0
     width: int = 0
     components: int = 0
-    progressive: bool = False
-    adobe: bool = False
-    """The file has an Adobe segment: its CMYK values are stored inverted."""
     exif: bytes = b""
     xmp: bytes = b""
     profile: dict[int, bytes] = field(default_factory=dict)
@@ -59,11 +55,7 @@ def read(view: memoryview) -> Segments:
             raise corrupt("jpeg", position, "the file is truncated: it ends within a segment")
         (length,) = struct.unpack_from(">H", view, start)
         if length < 2 or start + length > len(view):
-            raise corrupt(
-                "jpeg",
-                position,
-                f"segment FF {marker:02X} of {length} bytes must end within the file of {len(view)} bytes",
-            )
+            raise corrupt("jpeg", position, f"segment FF {marker:02X} of {length} bytes must end within the file")
         _read_segment(segments, marker, view[start + 2 : start + length], position)
         position = start + length
     if not segments.components:
@@ -96,8 +88,6 @@ def _read_segment(segments: Segments, marker: int, contents: memoryview, positio
     elif marker == 0xE2 and bytes(contents[:12]) == _ICC and len(contents) > 14:
         segments.profile_parts = contents[13]
         segments.profile.setdefault(contents[12], bytes(contents[14:]))
-    elif marker == 0xEE and bytes(contents[:5]) == b"Adobe" and len(contents) >= 12:
-        segments.adobe = True
 
 
 def _read_frame(segments: Segments, marker: int, contents: memoryview, position: int) -> None:
@@ -107,12 +97,9 @@ def _read_frame(segments: Segments, marker: int, contents: memoryview, position:
         raise corrupt("jpeg", position, f"a frame header of {len(contents)} bytes is too short")
     depth, height, width, components = struct.unpack_from(">BHHB", contents)
     if len(contents) != 6 + 3 * components or not width:
-        raise corrupt(
-            "jpeg",
-            position,
-            f"a frame header of {len(contents)} bytes with {components} components and width {width} is not valid",
-        )
-    if marker not in (_BASELINE, _EXTENDED, _PROGRESSIVE, *_ARITHMETIC):
+        what = f"a frame header of {len(contents)} bytes with {components} components and width {width} is not valid"
+        raise corrupt("jpeg", position, what)
+    if marker not in _FRAMES:
         _refuse(position, f"frames of type FF {marker:02X} (lossless or hierarchical) are not supported")
     if depth != 8:
         _refuse(position, f"only 8 bits per sample are supported; the file has {depth}")
@@ -121,7 +108,6 @@ def _read_frame(segments: Segments, marker: int, contents: memoryview, position:
     if components not in (1, 3, 4):
         _refuse(position, f"only 1, 3 or 4 components are supported; the file has {components}")
     segments.height, segments.width, segments.components = height, width, components
-    segments.progressive = marker in (_PROGRESSIVE, _ARITHMETIC[1])
 
 
 def insert_metadata(data: bytes, blocks: dict[str, bytes]) -> bytes:

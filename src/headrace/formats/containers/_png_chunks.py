@@ -5,22 +5,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from enum import IntEnum
 
 from headrace import _core
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _MAX_BLOCK_BYTES = 2**26  # decompressed bytes of a metadata block
-
-
-class ColorType(IntEnum):
-    """The color types of IHDR."""
-
-    GRAY = 0
-    RGB = 2
-    PALETTE = 3
-    GRAY_ALPHA = 4
-    RGBA = 6
 
 
 def is_animated(view: memoryview) -> bool:

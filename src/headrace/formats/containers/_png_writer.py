@@ -14,25 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import UnsupportedImage
-from headrace.formats.containers._png_chunks import SIGNATURE, ColorType, chunk, metadata_chunks
+from headrace.formats._types import parse_mode, refuse_cmyk
+from headrace.formats.containers._png_chunks import SIGNATURE, chunk, metadata_chunks
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_COLOR_TYPES = {1: ColorType.GRAY, 2: ColorType.GRAY_ALPHA, 3: ColorType.RGB, 4: ColorType.RGBA}
-_DEFAULT_LEVEL = 6
+_COLOR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # by channels: gray, gray and alpha, RGB, RGBA
 _ROWS_AT_ONCE = 64  # the filters need five copies of these rows
 
 
-def parse_level(mode: str | None) -> int:
-    if mode is None:
-        return _DEFAULT_LEVEL
-    if len(mode) != 1 or not mode.isdigit():
-        raise UnsupportedImage(f"the mode of png must be zlib's level from 0 to 9, as in png:6; got {mode!r}")
-    return int(mode)
-
-
-def encode(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:
+def encode(image: npt.NDArray[Any], mode: str | None, blocks: dict[str, bytes]) -> bytes:
+    """Return a PNG file; `mode` is zlib's level."""
+    refuse_cmyk("PNG", blocks)
+    level = parse_mode("png", mode, "zlib's level", (0, 9), default=6)
     channels = 1 if image.ndim == 2 else image.shape[2]
     if channels not in _COLOR_TYPES or image.dtype.name not in ("uint8", "uint16"):
         raise UnsupportedImage(
@@ -41,20 +36,12 @@ def encode(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> byt
         )
     if image.dtype == np.uint16 and channels > 1:
         return _encode_plain(image, level, blocks)
-    return _insert(_encode_pillow(image, level), metadata_chunks(blocks))
-
-
-def _encode_pillow(image: npt.NDArray[Any], level: int) -> bytes:
     from PIL import Image  # noqa: PLC0415 - Pillow is imported where it is used
 
     stream = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(image)).save(stream, "PNG", compress_level=level)
-    return stream.getvalue()
-
-
-def _insert(data: bytes, chunks: bytes) -> bytes:
-    """Insert chunks after IHDR, which ends at byte 33."""
-    return data[:33] + chunks + data[33:] if chunks else data
+    data = stream.getvalue()
+    return data[:33] + metadata_chunks(blocks) + data[33:]  # after IHDR
 
 
 def _encode_plain(image: npt.NDArray[Any], level: int, blocks: dict[str, bytes]) -> bytes:

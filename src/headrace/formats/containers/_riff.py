@@ -74,9 +74,7 @@ def _chunks(view: memoryview) -> list[tuple[bytes, int, int]]:
     while position + 8 <= len(view):
         name, length = struct.unpack_from("<4sI", view, position)
         if position + 8 + length > len(view):
-            raise corrupt(
-                "webp", position, f"chunk {name!r} of {length} bytes must end within the file of {len(view)} bytes"
-            )
+            raise corrupt("webp", position, f"chunk {name!r} of {length} bytes must end within the file")
         chunks.append((name, position + 8, position + 8 + length))
         position += 8 + length + length % 2
     if not chunks:
@@ -100,23 +98,15 @@ def _read_frame(view: memoryview, name: bytes, start: int, end: int) -> tuple[in
 
 def wrap(data: bytes, *, gray: bool, blocks: dict[str, bytes]) -> bytes:
     """Add metadata and the gray mark to a file with one lossless image, as the encoder wrote it."""
-    known = {name: blocks[name] for name in ("icc", "exif", "xmp") if blocks.get(name)}
+    known = {name: _chunk(code, blocks[name]) for code, name in _METADATA.items() if blocks.get(name)}
     if not gray and not known:
         return data
     head = read(memoryview(data))
     flags = sum(_FLAGS[name] for name in known) | (_FLAGS["alpha"] if head.alpha else 0)
     sides = (head.width - 1).to_bytes(3, "little") + (head.height - 1).to_bytes(3, "little")
-    chunks = [_chunk(b"VP8X", bytes((flags, 0, 0, 0)) + sides)]
-    if "icc" in known:
-        chunks.append(_chunk(b"ICCP", known["icc"]))
-    chunks.append(data[12:])
-    if "exif" in known:
-        chunks.append(_chunk(b"EXIF", known["exif"]))
-    if "xmp" in known:
-        chunks.append(_chunk(b"XMP ", known["xmp"]))
-    if gray:
-        chunks.append(_chunk(GRAY, b""))
-    body = b"WEBP" + b"".join(chunks)
+    before = _chunk(b"VP8X", bytes((flags, 0, 0, 0)) + sides) + known.pop("icc", b"")
+    after = b"".join(known.values()) + (_chunk(GRAY, b"") if gray else b"")
+    body = b"WEBP" + before + data[12:] + after
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
