@@ -143,5 +143,5 @@ def test_a_dataset_by_split(tmp_path):
     report = headrace.build(tmp_path / "a.hr", tmp_path / "b.hr", workers=1, split="val")
     assert report.samples == 1
     assert headrace.open(tmp_path / "b.hr").manifest.options["split"] == "val"
-    with pytest.raises(BadSource, match="no split 'test'; it has train, val"):
+    with pytest.raises(BadSource, match="no split 'test'; its splits are 'train', 'val'"):
         open_source(tmp_path / "a.hr", split="test")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from array import array
 from dataclasses import dataclass, field
+from functools import partial
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -76,7 +77,12 @@ class _Reader:
     def read(self) -> None:
         """Parse the members of the outermost object; members that COCO does not define are ignored."""
         position = self._expect("{", self._skip(0))
-        sections = {"categories": self._category, "images": self._image, "annotations": self._annotation}
+        found = self.found
+        sections = {
+            "categories": partial(self._named, "category", found.categories, "name"),
+            "images": partial(self._named, "image", found.images, "file_name"),
+            "annotations": self._annotation,
+        }
         seen = set()
         while self._text[position : position + 1] == '"':
             name, position = self._decoder.raw_decode(self._text, position)
@@ -110,17 +116,13 @@ class _Reader:
             position = self._skip(position + 1)
         return self._expect("]", position)
 
-    def _category(self, element: dict[str, Any], start: int, _: int) -> None:
-        number, name = self._id(element, "id", start), element.get("name")
-        if not isinstance(name, str) or number in self.found.categories:
-            self._fail(f"at character {start}: category {number} is a duplicate or has no name")
-        self.found.categories[number] = name
-
-    def _image(self, element: dict[str, Any], start: int, _: int) -> None:
-        number, name = self._id(element, "id", start), element.get("file_name")
-        if not isinstance(name, str) or number in self.found.images:
-            self._fail(f"at character {start}: image {number} is a duplicate or has no file_name")
-        self.found.images[number] = name
+    def _named(
+        self, what: str, names: dict[int, str], member: str, element: dict[str, Any], start: int, _: int
+    ) -> None:
+        number, name = self._id(element, "id", start), element.get(member)
+        if not isinstance(name, str) or number in names:
+            self._fail(f"at character {start}: {what} {number} is a duplicate or has no {member}")
+        names[number] = name
 
     def _annotation(self, element: dict[str, Any], start: int, end: int) -> None:
         self.found.owners.append(self._id(element, "image_id", start))

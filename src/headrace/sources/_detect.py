@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PATH_KINDS = ("folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset")
 KINDS = ("auto", *_PATH_KINDS, "iterable")
-_PARQUET = (".parquet",)
+_ARCHIVES = {"webdataset": _tar.SUFFIXES, "parquet": (".parquet",)}
 _ANNOTATIONS = ("annotations/instances_*.json", "instances_*.json", "_annotations.coco.json")
 
 
@@ -85,8 +85,8 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
         "folder": lambda: folder.FolderSource(path),
         "classes": lambda: folder.ClassFolderSource(path),
         "segmentation": lambda: _segmentation(path, split, mask_suffix),
-        "webdataset": lambda: _from_files(matching_files(path, _tar.SUFFIXES), split, wds.WebDatasetSource),
-        "parquet": lambda: _from_files(matching_files(path, _PARQUET), split, parquet.ParquetSource),
+        "webdataset": lambda: _from_files(path, kind, split, wds.WebDatasetSource),
+        "parquet": lambda: _from_files(path, kind, split, parquet.ParquetSource),
         "coco": lambda: coco.CocoSource(_annotations(path, split)),
         "cityscapes": lambda: _cityscapes(path, split),
         "dataset": lambda: dataset.DatasetSource(path, split=split),
@@ -100,7 +100,8 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
     return openers[kind]()
 
 
-def _from_files(files: list[str], split: str | None, make: Callable[[list[str]], Source]) -> Source:
+def _from_files(path: Path, kind: str, split: str | None, make: Callable[[list[str]], Source]) -> Source:
+    files = matching_files(path, _ARCHIVES[kind])
     groups = _splits.group_files(files, split)
     if split is not None:
         return make(groups[split])
@@ -108,7 +109,7 @@ def _from_files(files: list[str], split: str | None, make: Callable[[list[str]],
     if not groups or _splits.SPLIT in single.fields:
         return single
     parts = {name: make(found) for name, found in groups.items()}
-    in_folders = len({os.path.dirname(path) for path in files}) > 1  # noqa: PTH120 - a Path per file is slow
+    in_folders = len({os.path.dirname(file) for file in files}) > 1  # noqa: PTH120 - a Path per file is slow
     return _splits.SplitSource(parts, {name: name for name in parts} if in_folders else None)
 
 
@@ -116,7 +117,7 @@ def _split_folders(path: Path, kind: str, split: str | None) -> dict[str, Path]:
     """Return the folders named after splits; empty if there are fewer than two and none is requested."""
     if not path.is_dir() or dataset.is_dataset(path) or _is_cityscapes(path):
         return {}
-    if kind == "auto" and (_instances(path) or matching_files(path, (*_tar.SUFFIXES, *_PARQUET), required=False)):
+    if kind == "auto" and (_instances(path) or matching_files(path, sum(_ARCHIVES.values(), ()), required=False)):
         return {}
     root = path
     names = folders(str(root))
@@ -135,7 +136,7 @@ def _split_folders(path: Path, kind: str, split: str | None) -> dict[str, Path]:
     if len(found) < 2:
         return {}
     others = [name for name in names if name.lower() not in found and has_images(str(root), name)]
-    if others or any(is_image_name(entry) for entry in os.listdir(root)):  # noqa: PTH208 - only names are needed
+    if others or _holds_files(root):
         beside = others[0] if others else "images"
         raise BadSource(
             f"{root} contains the splits {', '.join(found)} and beside them {beside}; choose one split with "
@@ -148,7 +149,7 @@ def _open_splits(path: Path, found: dict[str, Path], kind: str, split: str | Non
     if split is not None:
         return _open_path(_splits.chosen(found, split, "the source"), kind, None, mask_suffix)
     kinds = {name: _detect(place) if kind == "auto" else kind for name, place in found.items()}
-    if set(kinds.values()) == {"folder", "classes"} and all(map(_is_all_folders, found.values())):
+    if set(kinds.values()) == {"folder", "classes"} and not any(map(_holds_files, found.values())):
         kinds = dict.fromkeys(found, "classes")
     if len(set(kinds.values())) > 1:
         described = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
@@ -165,12 +166,13 @@ def _open_splits(path: Path, found: dict[str, Path], kind: str, split: str | Non
     return _splits.SplitSource(parts, {name: place.relative_to(path).as_posix() for name, place in found.items()})
 
 
-def _is_all_folders(path: Path) -> bool:
-    return not any(is_image_name(name) for name in os.listdir(path))  # noqa: PTH208 - only names are needed
+def _holds_files(path: Path) -> bool:
+    """Return whether there are images in a folder itself, not in folders below it."""
+    return any(is_image_name(name) for name in os.listdir(path))  # noqa: PTH208 - only names are needed
 
 
 def _detect_file(path: Path) -> str:
-    for suffixes, kind in ((_tar.SUFFIXES, "webdataset"), (_PARQUET, "parquet"), ((".json",), "coco")):
+    for kind, suffixes in {**_ARCHIVES, "coco": (".json",)}.items():
         if path.name.lower().endswith(suffixes):
             return kind
     found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "does not exist"
@@ -187,7 +189,7 @@ def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
         return "cityscapes"
     if _instances(path):
         return "coco"
-    for suffixes, kind in ((_tar.SUFFIXES, "webdataset"), (_PARQUET, "parquet")):
+    for kind, suffixes in _ARCHIVES.items():
         if matching_files(path, suffixes, required=False):
             return kind
     if segmentation.pair_of_folders(str(path)) is not None:
@@ -197,9 +199,8 @@ def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
 
 def _detect_folder(path: Path) -> str:
     root = str(path)
-    with os.scandir(root) as entries:
-        if any(is_image_name(entry.name) and not entry.name.startswith(".") for entry in entries):
-            return "folder"
+    if any(is_image_name(name) and not name.startswith(".") for name in os.listdir(root)):  # noqa: PTH208
+        return "folder"
     with_images = [name for name in folders(root) if has_images(root, name)]
     if not with_images:
         raise BadSource(
@@ -217,8 +218,7 @@ def _segmentation(path: Path, split: str | None, mask_suffix: str | None) -> Sou
     names = folders(str(path / pair[0])) if pair is not None else []
     found = {name.lower(): name for name in names if name.lower() in _splits.NAMES}
     if split is not None:
-        below = _splits.chosen(found, split, path)
-        return segmentation.SegmentationSource(path, mask_suffix, below)
+        return segmentation.SegmentationSource(path, mask_suffix, _splits.chosen(found, split, path))
     if len(found) < 2 or len(found) < len(names):
         return segmentation.SegmentationSource(path, mask_suffix)
     parts = {split: segmentation.SegmentationSource(path, mask_suffix, name) for split, name in found.items()}

@@ -14,15 +14,16 @@ import re
 import stat
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headrace.errors import BadSource
 from headrace.formats import IMAGE_SUFFIXES
 from headrace.sources._types import MAX_FILE_BYTES, Encoded, Ignored, Item, as_utf8, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+T = TypeVar("T")
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -88,6 +89,16 @@ def list_images(root: str, below: str = "", ignored: Ignored | None = None) -> I
             yield entry
 
 
+def nonempty(found: Iterable[T], problem: str) -> Iterator[T]:
+    """Yield everything; raise BadSource at the end if there was nothing."""
+    empty = True
+    for each in found:
+        empty = False
+        yield each
+    if empty:
+        raise BadSource(problem)
+
+
 def has_images(root: str, below: str = "") -> bool:
     return next(list_images(root, below), None) is not None
 
@@ -122,7 +133,7 @@ def _listing(root: str, below: str, real_root: str, ignored: Ignored | None) -> 
         if name != entry.name:
             yield Found(relative, 0, 0, f"{as_utf8(path)} contains a name that is not UTF-8: {name}; rename it")
         elif not sort_key.endswith(b"/"):
-            yield _stat(entry, relative, real_root)
+            yield _found(relative, entry.path, real_root if entry.is_symlink() else None)
         elif entry.is_symlink():
             yield Found(relative, 0, 0, _folder_link(entry))
         else:
@@ -147,23 +158,26 @@ def _folder_link(entry: os.DirEntry[str]) -> str:
     return f"{entry.path} is a link to a folder, which is not followed; use the folder itself"
 
 
-def _stat(entry: os.DirEntry[str], relative: str, real_root: str) -> Found:
+def find(root: str, relative: str) -> Found:
+    """Return a file by its name, with its size or its problem."""
+    return _found(relative, join(root, relative), os.path.realpath(root))
+
+
+def _found(relative: str, path: str, real_root: str | None) -> Found:
+    """Return a file with its size or its problem; with `real_root`, its links must not leave that folder."""
     try:
-        with reading(entry.path):
-            if entry.is_symlink():
-                check_inside(entry.path, real_root)
-            status = entry.stat()
-            _check_regular(status, entry.path)
-    except BadSource as error:
+        with reading(path):
+            if real_root is not None:
+                check_inside(path, real_root)
+            status = os.stat(path)  # noqa: PTH116 - a Path per file is slow
+    except ValueError as error:  # BadSource, and names that no system call accepts
         return Found(relative, 0, 0, str(error))
-    return Found(relative, status.st_size, status.st_mtime_ns)
-
-
-def _check_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise BadSource(f"{path} {_NOT_A_FILE}; remove it from the source")
+        return Found(relative, 0, 0, f"{path} {_NOT_A_FILE}; remove it from the source")
     if status.st_size > MAX_FILE_BYTES:
-        raise BadSource(f"{path} has {status.st_size} bytes; an image file must have at most {MAX_FILE_BYTES}")
+        problem = f"{path} has {status.st_size} bytes; an image file must have at most {MAX_FILE_BYTES}"
+        return Found(relative, 0, 0, problem)
+    return Found(relative, status.st_size, status.st_mtime_ns)
 
 
 def check_inside(path: str, real_root: str) -> None:
@@ -181,19 +195,6 @@ def require_file(path: str) -> None:
         raise BadSource(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not stat.S_ISREG(status.st_mode):
         raise BadSource(f"{path} {_NOT_A_FILE}")
-
-
-def find(root: str, relative: str) -> Found:
-    """Return a file by its name, with its size or its problem."""
-    path = join(root, relative)
-    try:
-        with reading(path):
-            status = Path(path).stat()
-            _check_regular(status, path)
-            check_inside(path, os.path.realpath(root))
-    except ValueError as error:  # BadSource, and names that no system call accepts
-        return Found(relative, 0, 0, str(error))
-    return Found(relative, status.st_size, status.st_mtime_ns)
 
 
 def checked_name(name: str, where: str) -> str:

@@ -38,26 +38,16 @@ class SplitSource:
         self._parts = dict(parts)
         self._folders = dict(folders or {})
         first_name, first = next(iter(self._parts.items()))
-        self.kind = first.kind
+        self.kind, self.classes = first.kind, first.classes
+        self.fields = {**first.fields} if SPLIT in first.fields else {**first.fields, SPLIT: "str"}
         for name, part in self._parts.items():
-            for what, ours, theirs in (
-                ("fields", first.fields, part.fields),
-                ("classes", first.classes, part.classes),
-            ):
+            for what in ("fields", "classes"):
+                ours, theirs = getattr(first, what), getattr(part, what)
                 if ours != theirs:
                     raise BadSource(
                         f"split {first_name!r} has the {what} {_shown(ours)}, and split {name!r} has {_shown(theirs)}; "
                         f"build one of them with --split {first_name} (split={first_name!r})"
                     )
-
-    @property
-    def fields(self) -> dict[str, str]:
-        fields = dict(next(iter(self._parts.values())).fields)
-        return fields if SPLIT in fields else {**fields, SPLIT: "str"}
-
-    @property
-    def classes(self) -> Sequence[str] | None:
-        return next(iter(self._parts.values())).classes
 
     @property
     def ignored(self) -> Ignored:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import gzip
 import tarfile
 import zlib
+from contextlib import closing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from headrace.errors import BadSource
 from headrace.sources._paths import checked_relative, reading, require_file
@@ -45,7 +46,7 @@ def is_compressed(path: str) -> bool:
 def members(path: str) -> Iterator[Member]:
     """Yield the files of an archive in order; raise BadSource where the archive cannot be read further."""
     try:
-        with _Archive(path) as file:
+        with closing(_Archive(path)) as file:
             # `_Archive` decompresses; tarfile sees a plain archive.
             with tarfile.open(fileobj=cast("IO[bytes]", file), mode="r:") as archive:
                 while (header := archive.next()) is not None:
@@ -71,11 +72,12 @@ def _member(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
     except BadSource as error:
         shown = header.name.encode(errors="surrogatepass").decode(errors="backslashreplace")
         return Member(shown, 0, 0, str(error))
+    problem = ""
     if not header.isreg() or header.issparse():
         problem = "must be a plain file; it is a link, device, pipe or sparse file"
-        return Member(header.name, 0, 0, f"{where} has the member {name!r}, which {problem}")
-    if not 0 <= header.size <= MAX_FILE_BYTES:
+    elif not 0 <= header.size <= MAX_FILE_BYTES:
         problem = f"must have at most {MAX_FILE_BYTES} bytes; it has {header.size}"
+    if problem:
         return Member(header.name, 0, 0, f"{where} has the member {name!r}, which {problem}")
     file.check_extent(header.offset_data + header.size, name)
     return Member(name, header.offset_data, header.size)
@@ -95,16 +97,13 @@ class _Archive:
         self.path = path
         self._n_bytes = Path(path).stat().st_size
         if is_compressed(path):
-            self._file = cast("IO[bytes]", gzip.open(path))  # noqa: SIM115 - closed by __exit__
+            self._file = cast("IO[bytes]", gzip.open(path))  # noqa: SIM115 - closed by close
             self._limit = max(_MIN_LIMIT, _MAX_RATIO * self._n_bytes)
         else:
-            self._file = Path(path).open("rb")  # noqa: SIM115 - closed by __exit__
+            self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close
             self._limit = self._n_bytes
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
     def read(self, n_bytes: int = -1) -> bytes:

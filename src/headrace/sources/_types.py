@@ -109,16 +109,13 @@ class Source(Protocol):
 
         The types are image, mask, boxes, int64, float32, str, bytes, list<int64>, list<float32> and list<str>.
         """
-        ...
 
     @property
     def classes(self) -> Sequence[str] | None:
         """Names of the labels 0, 1, 2 …, if the source knows them."""
-        ...
 
     def items(self) -> Iterator[Item]:
         """List the samples as a stream, without pixels. A sample that cannot be read is an item with a `problem`."""
-        ...
 
     def load(self, item: Item) -> dict[str, object]:
         """Read all `fields` of one sample.
@@ -126,7 +123,6 @@ class Source(Protocol):
         An image or mask is an `Encoded` or an array; boxes are a pair of float32 `[N, 4]` (x0, y0, x1, y1 in pixels)
         and int64 `[N]` labels.
         """
-        ...
 
 
 class PerThread(Generic[T]):

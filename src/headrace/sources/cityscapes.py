@@ -27,12 +27,7 @@ class CityscapesSource:
 
     kind = "cityscapes"
     sequential = False
-    fields = {  # noqa: RUF012 - Source has a Mapping, and it is never changed
-        "image": "image",
-        "mask": "mask",
-        "split": "str",
-        "city": "str",
-    }
+    fields = {"image": "image", "mask": "mask", "split": "str", "city": "str"}  # noqa: RUF012 - never changed
     classes = None
 
     def __init__(self, root: str | Path, *, split: str | None = None) -> None:

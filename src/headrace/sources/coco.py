@@ -23,7 +23,6 @@ from headrace.sources._types import Item
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 _MAX_INT64 = 2**63 - 1
 
 
@@ -55,16 +54,12 @@ class CocoSource:
         self._annotations = os.fspath(annotations)
         self._read: coco_json.Annotations | None = coco_json.read(self._annotations)
         categories = sorted(self._read.categories.items())
-        self._classes = tuple(name for _, name in categories)
+        self.classes = tuple(name for _, name in categories)
         self._labels = {number: label for label, (number, _) in enumerate(categories)}
         first = next(iter(self._read.images.values()), None)
         if first is None:
             raise BadSource(f"{self._annotations} lists no images")
         self._root = os.fspath(images) if images is not None else _find_images(Path(annotations), first)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self._classes
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": None}
@@ -99,11 +94,11 @@ class CocoSource:
         }
 
     def _labels_of(self, objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        numbers = [found.get("category_id") for found in objects]
+        numbers: list[Any] = [found.get("category_id") for found in objects]
         unknown = [number for number in numbers if not isinstance(number, int) or number not in self._labels]
         if unknown:
             raise BadSource(f"{where}: category {unknown[0]!r} is not in categories")
-        return np.array([self._labels[number] for number in numbers if number is not None], np.int64)
+        return np.array([self._labels[number] for number in numbers], np.int64)
 
 
 def _corners(objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -15,7 +15,7 @@ from headrace.errors import BadSource, CorruptImage
 from headrace.sources._types import Encoded, Item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from os import PathLike
 
     from headrace.records import Dataset
@@ -36,17 +36,6 @@ def is_plain(source: object) -> TypeGuard[Dataset]:
     return isinstance(source, Dataset) and source.transform is None
 
 
-def _only(dataset: Dataset, split: str) -> Dataset:
-    """Return a view of the samples of one split."""
-    if dataset.fields.get("split") != "str":
-        raise BadSource(f"{dataset.path} has no field 'split' of type str; its fields are {', '.join(dataset.fields)}")
-    names = [dataset.value(index, "split") for index in range(len(dataset))]
-    rows = [index for index, name in enumerate(names) if name == split]
-    if not rows:
-        raise BadSource(f"{dataset.path} has no split {split!r}; it has {', '.join(sorted(set(names)))}")
-    return dataset.select(rows)
-
-
 class DatasetSource:
     """The samples of a dataset, in its order."""
 
@@ -60,20 +49,13 @@ class DatasetSource:
             raise BadSource(f"{dataset} is not a finished dataset: it has no {MANIFEST}")
         self._dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
         if split is not None:
-            self._dataset = _only(self._dataset, split)
+            try:
+                self._dataset = self._dataset.split_named(split)
+            except KeyError as error:
+                raise BadSource(error.args[0]) from None
         self._pixels = {name: kind for name, kind in self._dataset.fields.items() if kind in _PIXELS}
-
-    @property
-    def path(self) -> Path:
-        return self._dataset.path
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        return {field.name: field.declared for field in self._dataset.manifest.fields}
-
-    @property
-    def classes(self) -> Sequence[str] | None:
-        return self._dataset.classes
+        self.path, self.classes = self._dataset.path, self._dataset.classes
+        self.fields = {field.name: field.declared for field in self._dataset.manifest.fields}
 
     def items(self) -> Iterator[Item]:
         dataset = self._dataset

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource
-from headrace.sources._paths import folders, join, list_images, read_image
+from headrace.sources._paths import folders, join, list_images, nonempty, read_image
 from headrace.sources._types import Ignored, Item
 
 if TYPE_CHECKING:
@@ -29,12 +29,8 @@ class FolderSource:
 
     def items(self) -> Iterator[Item]:
         self.ignored = Ignored()
-        empty = True
-        for found in list_images(self._root, ignored=self.ignored):
-            empty = False
+        for found in nonempty(list_images(self._root, ignored=self.ignored), f"{self._root} contains no images"):
             yield found.item()
-        if empty:
-            raise BadSource(f"{self._root} contains no images")
 
     def load(self, item: Item) -> dict[str, object]:
         item.check()
@@ -62,26 +58,19 @@ class ClassFolderSource:
         self._found = tuple(folders(self._root))
         if not self._found:
             raise BadSource(f"{self._root} contains no folders; class folders are one folder per class")
-        self._classes = self._found if classes is None else tuple(classes)
+        self.classes = self._found if classes is None else tuple(classes)
         self.ignored = Ignored()
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self._classes
 
     def items(self) -> Iterator[Item]:
         self.ignored = Ignored()
         for name in sorted(os.listdir(self._root), key=os.fsencode):  # noqa: PTH208 - only names are needed
             if not name.startswith(".") and not os.path.isdir(join(self._root, name)):  # noqa: PTH112
                 self.ignored.add(name)
-        labels = {name: label for label, name in enumerate(self._classes)}
+        labels = {name: label for label, name in enumerate(self.classes)}
         for name in self._found:
-            empty = True
-            for found in list_images(self._root, name, self.ignored):
-                empty = False
+            problem = f"{join(self._root, name)} is a class folder without images; remove it"
+            for found in nonempty(list_images(self._root, name, self.ignored), problem):
                 yield found.item(labels[name])
-            if empty:
-                raise BadSource(f"{join(self._root, name)} is a class folder without images; remove it")
 
     def load(self, item: Item) -> dict[str, object]:
         item.check()

@@ -43,15 +43,10 @@ class IterableSource:
 
     def __init__(self, samples: Iterable[Mapping[str, object]], *, fields: Mapping[str, str] | None = None) -> None:
         self._samples = samples
-        self._is_iterator = isinstance(samples, Iterator)
         self._listings = 0
         self._first: Iterator[Mapping[str, object]] | None = None
         self._held: tuple[int, Mapping[str, object]] | None = None
-        self._fields = dict(fields) if fields is not None else self._infer()
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return self._fields
+        self.fields = dict(fields) if fields is not None else self._infer()
 
     def _infer(self) -> dict[str, str]:
         samples = iter(self._samples)
@@ -74,7 +69,7 @@ class IterableSource:
 
     def items(self) -> Iterator[Item]:
         self._listings += 1
-        if self._is_iterator and self._listings > 1:
+        if isinstance(self._samples, Iterator) and self._listings > 1:
             raise BadSource(
                 "this iterable can be iterated once only; use a list, or an object whose __iter__ starts again"
             )
@@ -97,11 +92,11 @@ class IterableSource:
             )
         sample = self._held[1]
         names = {name for name in sample if name != KEY}
-        if names != self._fields.keys():
-            raise BadSource(f"sample {item.key!r} must have the fields {sorted(self._fields)}; got {sorted(names)}")
+        if names != self.fields.keys():
+            raise BadSource(f"sample {item.key!r} must have the fields {sorted(self.fields)}; got {sorted(names)}")
         return {
             name: _value(sample[name], kind.partition(" of ")[0], f"{item.key}.{name}")
-            for name, kind in self._fields.items()
+            for name, kind in self.fields.items()
         }
 
     def __reduce__(self) -> NoReturn:
@@ -153,9 +148,9 @@ def _as_boxes(value: object) -> tuple[Any, Any] | None:
 def _value(value: Any, kind: str, where: str) -> object:
     try:
         return _convert(value, kind, where)
+    except BadSource:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, BadSource):
-            raise
         raise BadSource(f"{where} must be {kind}: {error}") from error
 
 
@@ -169,8 +164,7 @@ def _convert(value: Any, kind: str, where: str) -> object:  # noqa: PLR0911 - on
     if kind == "float32":
         return float(value)
     if kind.startswith("list<"):
-        element = kind[5:-1]
-        return [_convert(part, element, where) for part in value]
+        return [_convert(part, kind[5:-1], where) for part in value]
     if kind == "str" and isinstance(value, str):
         return value
     if kind == "bytes" and isinstance(value, (bytes, bytearray, memoryview)):

@@ -45,18 +45,10 @@ class ParquetSource:
         self._first, schema = _first_schema(self._paths)
         features = _features(schema)
         self._columns = _columns(self._first, schema, features)
-        self._fields = {name: kind for name, (_, kind) in self._columns.items()}
-        if "image" not in self._fields.values():
+        self.fields = {name: kind for name, (_, kind) in self._columns.items()}
+        if "image" not in self.fields.values():
             raise BadSource(f"{self._first} has no image column; its columns are {', '.join(schema.names)}")
-        self._classes = _class_names(features)
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return self._fields
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        return self._classes
+        self.classes = _class_names(features)
 
     def items(self) -> Iterator[Item]:
         for number, path in enumerate(self._paths):
@@ -92,10 +84,11 @@ class ParquetSource:
         path = self._paths[number]
         cursor = self._cursor.get((path, group), lambda: _Cursor(path, group, [c for c, _ in self._columns.values()]))
         batch, row = cursor.find(place)
-        sample: dict[str, object] = {}
-        for name, (column, kind) in self._columns.items():
-            sample[name] = _value(batch.column(column)[row], kind, f"{path}, row group {group}, row {place}, {column}")
-        return sample
+        where = f"{path}, row group {group}, row {place}"
+        return {
+            name: _value(batch.column(column)[row], kind, f"{where}, {column}")
+            for name, (column, kind) in self._columns.items()
+        }
 
 
 class _Cursor:

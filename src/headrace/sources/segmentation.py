@@ -50,17 +50,9 @@ class SegmentationSource:
         if mask_suffix is None and self._pair is not None:
             mask_suffix = _guess_suffix(self._root, *self._sides())
         self._suffix = mask_suffix or ""
-        self._classes = self._find_classes()
+        self.classes = self._find_classes()
+        self.fields = {"image": "image", "mask": "mask"} | ({} if self.classes is None else {"label": "int64"})
         self.ignored = Ignored()
-
-    @property
-    def fields(self) -> dict[str, str]:
-        fields = {"image": "image", "mask": "mask"}
-        return fields if self._classes is None else {**fields, "label": "int64"}
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        return self._classes
 
     def _sides(self) -> tuple[str, str]:
         """Return the folders of images and of masks, relative to the root."""
@@ -101,7 +93,7 @@ class SegmentationSource:
                 f"{join(self._root, image.path)} has no mask named {os.path.basename(stem)}{self._suffix}.*; "  # noqa: PTH119
                 "if masks have another suffix, use --mask-suffix (mask_suffix=...)"
             )
-        label = self._classes.index(stem.partition("/")[0]) if self._classes is not None else 0
+        label = self.classes.index(stem.partition("/")[0]) if self.classes is not None else 0
         return image.with_mask(mask).item(image.n_bytes, mask.path, mask.n_bytes, label, mask.stamp)
 
     def load(self, item: Item) -> dict[str, object]:
@@ -111,7 +103,7 @@ class SegmentationSource:
             "image": read_image(self._root, item.key, image_bytes),
             "mask": read_image(self._root, mask, mask_bytes),
         }
-        return sample if self._classes is None else {**sample, "label": label}
+        return sample if self.classes is None else {**sample, "label": label}
 
 
 def pair_of_folders(root: str) -> tuple[str, str] | None:

@@ -61,12 +61,12 @@ class WebDatasetSource:
         self._unpacked: PerThread[_tar.Unpacked] = PerThread()
         self.ignored = Ignored()
         path, first = self._first_sample()
-        self._fields = dict(map(_field, first.parts))
-        if len(self._fields) != len(first.parts):
+        self.fields = dict(map(_field, first.parts))
+        if len(self.fields) != len(first.parts):
             raise BadSource(
                 f"{path}: two files of sample {first.name!r} are the same field; rename one: {_suffixes(first.parts)}"
             )
-        if "image" not in self._fields.values():
+        if "image" not in self.fields.values():
             raise BadSource(f"{path}: the first sample, {first.name!r}, has no image; it has {_suffixes(first.parts)}")
 
     def _first_sample(self) -> tuple[str, _Group]:
@@ -81,10 +81,6 @@ class WebDatasetSource:
             except BadSource as error:
                 problem = problem or str(error)
         raise BadSource(problem or f"{self._paths[0]} contains no samples")
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return self._fields
 
     def items(self) -> Iterator[Item]:
         self.ignored = Ignored()
@@ -104,17 +100,17 @@ class WebDatasetSource:
         sample: dict[str, object] = {}
         for part in parts:
             name, kind = _field(part)
-            if self._fields.get(name) != kind or name in sample:
+            if self.fields.get(name) != kind or name in sample:
                 raise BadSource(
                     f"{path}: sample {item.key!r} has a file '.{part[0]}', which the first sample does not have"
                 )
             sample[name] = _value(kind, self._read(path, part), f"{path}: {item.key}.{part[0]}")
-        missing = self._fields.keys() - sample.keys()
+        missing = self.fields.keys() - sample.keys()
         if missing:
             raise BadSource(
                 f"{path}: sample {item.key!r} has no {', '.join(sorted(missing))}, which the first sample has"
             )
-        return {name: sample[name] for name in self._fields}
+        return {name: sample[name] for name in self.fields}
 
     def _read(self, path: str, part: Part) -> bytes:
         _, offset, n_bytes = part
