@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace import __version__
-from headrace.building._destination import Destination
+from headrace.building._destination import Destination, refuse_finished
 from headrace.building._parts import Part
 from headrace.building._report import BuildReport, Skipped
 from headrace.errors import HeadraceError
@@ -36,19 +36,6 @@ class Provenance:
     options: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RunStats:
-    """Figures of this run."""
-
-    seconds: float
-    samples: int
-    kept_shards: int
-    stored_bytes: int = 0
-    """Bytes of all renditions, without padding."""
-    lossy: int = 0
-    """Number of samples that are lossy in the source."""
-
-
 def writer_name() -> str:
     return f"headrace {__version__}"
 
@@ -58,10 +45,9 @@ def assemble(
     fields: tuple[Field, ...],
     n_shards: int,
     provenance: Provenance,
-    stats: RunStats,
-    ignored: Sequence[str] = (),
+    **run: Any,
 ) -> BuildReport:
-    """Write the index and `dataset.json`, and remove the files of the build."""
+    """Write the index and `dataset.json`, and remove the files of the build; `run` are the figures of this run."""
     parts: list[Part] = []
     lengths: list[int] = []
     counts: dict[str, Any] = {field.name: np.zeros(256, np.int64) for field in fields if field.is_pixels}
@@ -92,44 +78,48 @@ def assemble(
     with dest.atomic_path(MANIFEST) as path:
         path.write_bytes(manifest.to_bytes())
     dest.complete(len(manifest.shards))
-    stats = replace(stats, stored_bytes=sum(lengths), lossy=sum(part.lossy for part in parts))
-    return _report(dest.path, manifest, stats, ignored)
+    warnings = tuple(_warnings(manifest, sum(lengths), sum(part.lossy for part in parts)))
+    return _report(dest.path, manifest, warnings=warnings, **run)
 
 
 def report_finished(folder: Path) -> BuildReport:
     """Report on a dataset that an earlier run finished."""
     manifest = Manifest.load(folder)
-    return _report(folder, manifest, RunStats(0.0, 0, len(manifest.shards)), was_finished=True)
+    return _report(folder, manifest, kept_shards=len(manifest.shards), was_finished=True)
 
 
 def _report(
-    folder: Path, manifest: Manifest, stats: RunStats, ignored: Sequence[str] = (), *, was_finished: bool = False
+    folder: Path,
+    manifest: Manifest,
+    *,
+    seconds: float = 0.0,
+    new_samples: int = 0,
+    kept_shards: int = 0,
+    **others: Any,
 ) -> BuildReport:
     files = sum(shard.n_bytes for shard in manifest.shards) + manifest.index.n_bytes
     return BuildReport(
         path=folder,
         samples=manifest.samples,
         shards=len(manifest.shards),
-        kept_shards=stats.kept_shards,
+        kept_shards=kept_shards,
         source_bytes=int(manifest.source["bytes"]),
         n_bytes=files + (folder / MANIFEST).stat().st_size,
-        seconds=stats.seconds,
-        samples_per_second=stats.samples / stats.seconds if stats.seconds else 0.0,
+        seconds=seconds,
+        samples_per_second=new_samples / seconds if seconds else 0.0,
         skipped_count=manifest.skipped_count,
         skipped=tuple(Skipped(entry["key"], entry["reason"]) for entry in manifest.skipped),
         fingerprint=manifest.fingerprint,
-        ignored=tuple(ignored),
-        warnings=tuple(_warnings(manifest, stats)),
-        was_finished=was_finished,
+        **others,
     )
 
 
-def _warnings(manifest: Manifest, stats: RunStats) -> Iterator[str]:
+def _warnings(manifest: Manifest, stored_bytes: int, lossy: int) -> Iterator[str]:
     before = int(manifest.source["bytes"])
-    if before and stats.lossy and stats.stored_bytes >= _WARN_RATIO * before:
+    if before and lossy and stored_bytes >= _WARN_RATIO * before:
         yield (
-            f"the images take {stats.stored_bytes / before:.1f} times as many bytes as in the source: "
-            f"{stats.lossy} of {manifest.samples} samples are JPEG or lossy WebP files, which are larger when their "
+            f"the images take {stored_bytes / before:.1f} times as many bytes as in the source: "
+            f"{lossy} of {manifest.samples} samples are JPEG or lossy WebP files, which are larger when their "
             "pixels are stored losslessly; use --format keep (format='keep') to store the files as they are"
         )
 
@@ -154,8 +144,8 @@ def _tables(
         yield table
 
 
-def difference(folder: Path, source: Source, fields: tuple[Field, ...], provenance: Provenance) -> str:
-    """Describe how a finished dataset differs from what this build would make; empty if it does not.
+def refuse_other(folder: Path, source: Source, fields: tuple[Field, ...], provenance: Provenance) -> None:
+    """Raise BuildError if a finished dataset differs from what this build would make.
 
     Compares keys, the total size and modification times. A file that changed but kept its size and an old modification
     time is not noticed.
@@ -163,13 +153,15 @@ def difference(folder: Path, source: Source, fields: tuple[Field, ...], provenan
     try:
         dataset = Dataset(folder)
     except (HeadraceError, OSError) as error:
-        return f" that cannot be opened ({error})"
+        refuse_finished(folder, f" that cannot be opened ({error})")
+        raise
     options = _different_options(dataset.manifest, fields, provenance)
     if options:
-        return f" built with other options: {options}"
+        refuse_finished(folder, f" built with other options: {options}")
     if source.sequential:
-        return ", and it is unknown whether an iterable still yields the same samples"
-    return "" if _same_samples(folder, dataset, source) else ", and its source has changed since"
+        refuse_finished(folder, ", and it is unknown whether an iterable still yields the same samples")
+    if not _same_samples(folder, dataset, source):
+        refuse_finished(folder, ", and its source has changed since")
 
 
 def _different_options(manifest: Manifest, fields: tuple[Field, ...], provenance: Provenance) -> str:

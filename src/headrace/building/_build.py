@@ -10,14 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from headrace.building._assemble import Provenance, RunStats, assemble, difference, report_finished, writer_name
-from headrace.building._destination import (
-    BUILDING,
-    Destination,
-    refuse_finished,
-    refuse_foreign_files,
-    remove_building,
-)
+from headrace.building._assemble import Provenance, assemble, refuse_other, report_finished, writer_name
+from headrace.building._destination import BUILDING, Destination, check_destination, remove_building
 from headrace.building._feed import feed, shard_samples
 from headrace.building._options import SHARD_BYTES, Conversion, OnError, Pages, describe, make_conversion
 from headrace.building._pipeline import EncodePipeline
@@ -123,12 +117,12 @@ def build(
     provenance = Provenance(opened.kind, name, classes, options)
     check_destination(folder, force=force or resume)
     if resume and not force and (folder / MANIFEST).exists() and not (folder / BUILDING).exists():
-        _refuse_other(folder, opened, conversion, provenance)
+        refuse_other(folder, opened, conversion.fields, provenance)
         return report_finished(folder)
     with Destination(folder, identity, conversion.fields, resume=resume, force=force) as place:
         if place.is_finished:
             try:
-                _refuse_other(folder, opened, conversion, provenance)
+                refuse_other(folder, opened, conversion.fields, provenance)
             except BuildError:
                 remove_building(folder)
                 raise
@@ -149,10 +143,17 @@ def build(
             meter.close()
         if not n_shards:
             raise BuildError(f"{source} contains no samples: nothing was built")
-        stats = RunStats(time.perf_counter() - start, meter.samples, kept)
         ignored = getattr(opened, "ignored", None)
-        described = ignored.describe() if ignored is not None else ()
-        return assemble(place, conversion.fields, n_shards, provenance, stats, described)
+        return assemble(
+            place,
+            conversion.fields,
+            n_shards,
+            provenance,
+            seconds=time.perf_counter() - start,
+            new_samples=meter.samples,
+            kept_shards=kept,
+            ignored=() if ignored is None else tuple(ignored.describe()),
+        )
 
 
 def _open(source: Any, kind: str, split: str | None, mask_suffix: str | None) -> Source:
@@ -163,19 +164,6 @@ def _open(source: Any, kind: str, split: str | None, mask_suffix: str | None) ->
         return opened
     path = Path(source) if isinstance(source, PathLike) else source
     return open_source(path, kind, split=split, mask_suffix=mask_suffix)
-
-
-def _refuse_other(folder: Path, source: Source, conversion: Conversion, provenance: Provenance) -> None:
-    because = difference(folder, source, conversion.fields, provenance)
-    if because:
-        refuse_finished(folder, because)
-
-
-def check_destination(folder: Path, *, force: bool) -> None:
-    """Refuse a destination that is in use, before anything in it is changed."""
-    refuse_foreign_files(folder)
-    if not force and not (folder / BUILDING).exists():
-        refuse_finished(folder)
 
 
 def count_workers(workers: int | None) -> int:

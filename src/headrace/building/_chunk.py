@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -21,23 +22,26 @@ from headrace.records.arrays import make_array
 from headrace.records.layout import aligned
 from headrace.records.schema import MAX_KEY_BYTES, arrow_schema
 from headrace.records.schema import columns as schema_columns
+from headrace.sources import Item
 
 if TYPE_CHECKING:
-    from headrace.sources import Item, Source
+    from headrace.sources import Source
 
 MAX_REASON = 300
+
+Pending: TypeAlias = Item | Mapping[str, Any] | Exception
+"""An item that the worker loads, a sample that is already loaded, or the error of loading it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeChunk:
-    """Encode these samples: items that the worker loads, or samples that are already loaded."""
+    """Encode these samples, given with their keys."""
 
     number: int
     shard: int
     path: str
     """Temporary file of the shard."""
-    items: Sequence[Item] = ()
-    samples: Sequence[tuple[str, Mapping[str, Any] | Exception]] = ()
+    samples: Sequence[tuple[str, Pending]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +106,17 @@ class Worker:
 
     def _encode(self, message: EncodeChunk) -> _EncodedChunk:
         chunk = _EncodedChunk(message.path, message.shard, self._conversion)
-        for item in message.items:
-            chunk.add(item.key, lambda item=item: self._source.load(item))  # type: ignore[misc,union-attr]
-        for key, sample in message.samples:
-            chunk.add(key, lambda sample=sample: _loaded(sample))  # type: ignore[misc]
+        for key, pending in message.samples:
+            chunk.add(key, partial(self._load, pending))
         return chunk
 
-
-def _loaded(sample: Mapping[str, Any] | Exception) -> Mapping[str, Any]:
-    if isinstance(sample, Exception):
-        raise sample
-    return sample
+    def _load(self, pending: Pending) -> Mapping[str, Any]:
+        if isinstance(pending, Exception):
+            raise pending
+        if not isinstance(pending, Item):
+            return pending
+        assert self._source is not None
+        return self._source.load(pending)
 
 
 class _SampleError(Exception):

@@ -27,8 +27,6 @@ from headrace.records.schema import Field, arrow_schema
 BUILDING = ".building"
 _LOCK = "lock"
 _OPTIONS = "build.json"
-# Options that may change when a build is resumed: finished shards are the same, unless they skipped samples.
-_CHANGEABLE_OPTIONS = ("on_error",)
 
 
 class Destination:
@@ -134,26 +132,29 @@ class Destination:
 
         A shard that skipped samples is not reusable if this build does not skip.
         """
-        read = read_part(self._part_path(number))
-        path = self.folder / shard_name(number)
+        read, path = self._read(number), self.folder / shard_name(number)
+        if read is None or (read[0].skipped and not self._skips_bad):
+            return None
         try:
-            if read is None or path.stat().st_size != read[0].shard.n_bytes:
-                return None
-            if read[0].skipped and not self._skips_bad:
-                return None
             return read[0] if to_hex(file_checksum(path)) == read[0].shard.checksum else None
         except OSError:
             return None
 
     def finished(self, number: int) -> tuple[Part, pa.Table]:
         """Return the part and the rows of a finished shard."""
-        path = self.folder / shard_name(number)
-        read = read_part(self._part_path(number))
-        if read is None or not path.exists() or path.stat().st_size != read[0].shard.n_bytes:
+        read = self._read(number)
+        if read is None:
             raise BuildError(
-                f"{path}: the shard or its part was changed or removed while the dataset was built; build again"
+                f"{self.folder / shard_name(number)}: the shard or its part was changed or removed while the dataset "
+                f"was built; build again"
             )
         return read
+
+    def _read(self, number: int) -> tuple[Part, pa.Table] | None:
+        """Return the part and the rows of a shard; None if one of them is missing or the shard has another size."""
+        read, path = read_part(self._part_path(number)), self.folder / shard_name(number)
+        has_size = read is not None and path.exists() and path.stat().st_size == read[0].shard.n_bytes
+        return read if has_size else None
 
     def atomic_path(self, name: str) -> contextlib.AbstractContextManager[Path]:
         """Return a context manager with a temporary path, which is renamed to `name` at the end."""
@@ -192,8 +193,8 @@ def refuse_finished(folder: Path, because: str = "") -> None:
         )
 
 
-def refuse_foreign_files(folder: Path) -> None:
-    """Raise if a folder contains files that are not part of a dataset, so that a build never removes a user's files."""
+def check_destination(folder: Path, *, force: bool) -> None:
+    """Refuse a finished dataset unless `force`, and a folder with other files, so that a build never removes those."""
     ours = {MANIFEST, INDEX, SHARDS, BUILDING}
     with _as_build_error(folder):
         recover(folder)
@@ -206,6 +207,8 @@ def refuse_foreign_files(folder: Path) -> None:
         raise BuildError(
             f"{folder} contains {foreign!r}, which is not part of a dataset; choose an empty or new folder"
         )
+    if not force and not (folder / BUILDING).exists():
+        refuse_finished(folder)
 
 
 def _clear(folder: Path) -> None:
@@ -278,7 +281,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    names = [
-        name for name in {**before, **now} if name not in _CHANGEABLE_OPTIONS and before.get(name) != now.get(name)
-    ]
+    # on_error may change: finished shards are the same, unless they skipped samples.
+    names = [name for name in {**before, **now} if name != "on_error" and before.get(name) != now.get(name)]
     return "; ".join(f"{name} was {json.dumps(before.get(name))} and is {json.dumps(now.get(name))}" for name in names)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -38,7 +37,10 @@ class Part:
 
 def write_part(path: Path, part: Part, table: pa.Table) -> None:
     """Write the rows of a shard and the facts about it."""
-    described = table.replace_schema_metadata({_META: json.dumps(_to_json(part))})
+    facts = asdict(part)
+    shard = facts.pop("shard")
+    facts = {"bytes": shard["n_bytes"], "checksum": shard["checksum"], "samples": shard["samples"], **facts}
+    described = table.replace_schema_metadata({_META: json.dumps(facts)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, described.schema) as writer:
         writer.write_table(described)
@@ -71,20 +73,8 @@ def file_checksum(path: Path) -> int:
     return checksum
 
 
-def _to_json(part: Part) -> dict[str, Any]:
-    tree = asdict(part)
-    shard = tree.pop("shard")
-    return {"bytes": shard["n_bytes"], "checksum": shard["checksum"], "samples": shard["samples"], **tree}
-
-
 def _from_json(text: bytes) -> Part:
-    tree = json.loads(text)
-    return Part(
-        Shard(int(tree["bytes"]), str(tree["checksum"]), int(tree["samples"])),
-        str(tree["digest"]),
-        str(tree["stamps"]),
-        int(tree["items"]),
-        int(tree["source_bytes"]),
-        tuple((str(key), str(reason)) for key, reason in tree["skipped"]),
-        int(tree["lossy"]),
-    )
+    facts = json.loads(text)
+    shard = Shard(facts.pop("bytes"), facts.pop("checksum"), facts.pop("samples"))
+    skipped = tuple((key, reason) for key, reason in facts.pop("skipped"))
+    return Part(shard, skipped=skipped, **facts)

@@ -11,13 +11,13 @@ chunks per worker are in progress, so memory depends on the number of workers an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from headrace.building._chunk import ChunkEncoded, ChunkFailed, ChunkWritten, EncodeChunk, WriteChunk
+from headrace.building._chunk import ChunkEncoded, ChunkFailed, ChunkWritten, EncodeChunk, Pending, WriteChunk
 from headrace.building._destination import Destination
 from headrace.building._parts import Part
 from headrace.building._workers import Workers
@@ -27,6 +27,9 @@ from headrace.records.manifest import Shard
 if TYPE_CHECKING:
     from headrace.sources import Item
 
+# A chunk is large enough that messages cost little, and small enough that workers get equal shares.
+_CHUNK_BYTES = 1 << 20
+_CHUNK_SAMPLES = 128
 # One that is being encoded, one queued so that the worker never waits, two that wait for their offsets.
 _MAX_CHUNKS_PER_WORKER = 4
 _MAX_FINISHING = 2
@@ -90,35 +93,39 @@ class EncodePipeline:
         self._in_progress = [0] * workers.size
         self._next_chunk = 0
         self._current: _ShardState | None = None
+        self._samples: list[tuple[str, Pending]] = []  # of the next chunk
+        self._samples_bytes = self._source_bytes = 0
         self._chunks: dict[int, tuple[_ShardState, _ChunkState]] = {}
         self._finisher = ThreadPoolExecutor(1)
         self._finishing: list[Future[Part]] = []
 
-    def put(
-        self,
-        unit: Unit,
-        source_bytes: int,
-        *,
-        items: Sequence[Item] = (),
-        samples: Sequence[tuple[str, Mapping[str, Any] | Exception]] = (),
-    ) -> None:
-        """Encode samples as the next chunk of the unit. Waits while all workers are busy."""
+    def add(self, unit: Unit, item: Item, sample: Mapping[str, Any] | Exception | None = None) -> None:
+        """Add an item to the unit, to be loaded by a worker unless `sample` is given. Waits while workers are busy."""
         if self._current is None:
             self._current = _ShardState(unit, str(self._dest.begin(unit.number)))
-        shard = self._current
+        self._samples.append((item.key, item if sample is None else sample))
+        self._samples_bytes += item.n_bytes if sample is None else _sample_bytes(sample)
+        self._source_bytes += item.n_bytes
+        if self._samples_bytes >= _CHUNK_BYTES or len(self._samples) >= _CHUNK_SAMPLES:
+            self._send_chunk(self._current)
+
+    def _send_chunk(self, shard: _ShardState) -> None:
         while min(self._in_progress) >= _MAX_CHUNKS_PER_WORKER:
             self._take_reply()
         worker = self._in_progress.index(min(self._in_progress))
-        chunk = _ChunkState(self._next_chunk, worker, source_bytes)
+        chunk = _ChunkState(self._next_chunk, worker, self._source_bytes)
         self._next_chunk += 1
         self._in_progress[worker] += 1
         shard.chunks.append(chunk)
         self._chunks[chunk.number] = (shard, chunk)
-        self._workers.send(worker, EncodeChunk(chunk.number, unit.number, shard.path, items, samples))
+        self._workers.send(worker, EncodeChunk(chunk.number, shard.unit.number, shard.path, self._samples))
+        self._samples, self._samples_bytes, self._source_bytes = [], 0, 0
 
     def end_unit(self) -> None:
         """End the current unit: it has no more samples."""
         if self._current is not None:
+            if self._samples:
+                self._send_chunk(self._current)
             self._current.closed = True
             self._finish_if_complete(self._current)
             self._current = None
@@ -136,7 +143,7 @@ class EncodePipeline:
         self._finisher.shutdown(cancel_futures=True)
 
     def _take_reply(self) -> None:
-        _, reply = self._workers.receive()
+        reply = self._workers.receive()
         if isinstance(reply, ChunkFailed):
             remedy = "correct that"
             if reply.is_sample:
@@ -175,3 +182,10 @@ class EncodePipeline:
         part = Part(_NOT_YET_KNOWN, unit.digest, unit.stamps, unit.items, unit.source_bytes, skipped, lossy)
         rows = [each.rows for each in written]
         self._finishing.append(self._finisher.submit(self._dest.finish, unit.number, part, shard.n_bytes, rows))
+
+
+def _sample_bytes(sample: Mapping[str, Any] | Exception) -> int:
+    """Estimate the memory of a loaded sample's images."""
+    if isinstance(sample, Exception):
+        return 0
+    return sum(getattr(value, "nbytes", 0) or len(getattr(value, "data", b"")) for value in sample.values())

@@ -80,7 +80,7 @@ class ProgressMeter:
     def __init__(self, hook: ProgressHook | None, source: Source | None) -> None:
         self._hook = hook
         self.samples = 0
-        self._kept = self._source_bytes = self._n_bytes = 0
+        self._done = self._source_bytes = self._n_bytes = 0
         self._start = self._shown = time.perf_counter()
         self._total: tuple[int, int] | None = None
         self._closed = threading.Event()
@@ -100,16 +100,10 @@ class ProgressMeter:
             return
         self._total = (samples, n_bytes)
 
-    def count(self, samples: int, source_bytes: int, n_bytes: int) -> None:
-        self.samples += samples
-        self._add(source_bytes, n_bytes)
-
-    def keep(self, samples: int, source_bytes: int, n_bytes: int) -> None:
-        """Count a shard that an earlier run finished."""
-        self._kept += samples
-        self._add(source_bytes, n_bytes)
-
-    def _add(self, source_bytes: int, n_bytes: int) -> None:
+    def count(self, samples: int, source_bytes: int, n_bytes: int, *, kept: bool = False) -> None:
+        """Count a chunk, or with `kept` a shard that an earlier run finished."""
+        self.samples += 0 if kept else samples
+        self._done += samples
         self._source_bytes += source_bytes
         self._n_bytes += n_bytes
         if self._hook is not None and time.perf_counter() - self._shown >= _INTERVAL:
@@ -118,10 +112,9 @@ class ProgressMeter:
     def _show(self, hook: ProgressHook) -> None:
         self._shown = now = time.perf_counter()
         total_samples, total_bytes = self._total or (None, None)
-        rate = self.samples / max(now - self._start, 1e-9)
-        done = self._kept + self.samples
         seconds = now - self._start
-        hook(Progress(done, self._source_bytes, self._n_bytes, seconds, rate, total_samples, total_bytes))
+        rate = self.samples / max(seconds, 1e-9)
+        hook(Progress(self._done, self._source_bytes, self._n_bytes, seconds, rate, total_samples, total_bytes))
 
     def close(self) -> None:
         self._closed.set()

@@ -39,7 +39,7 @@ class ThreadWorkers:
 
     def __init__(self, size: int, conversion: Conversion, source: Source | None) -> None:
         self.size = size
-        self._replies: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
         self._stopped = threading.Event()
         self._threads = [
@@ -52,12 +52,12 @@ class ThreadWorkers:
     def _work(self, number: int, conversion: Conversion, source: Source | None) -> None:
         worker = Worker(conversion, source)
         while (message := self._inboxes[number].get()) is not None and not self._stopped.is_set():
-            self._replies.put((number, worker.reply(message)))
+            self._replies.put(worker.reply(message))
 
     def send(self, worker: int, message: EncodeChunk | WriteChunk) -> None:
         self._inboxes[worker].put(message)
 
-    def receive(self) -> tuple[int, Reply]:
+    def receive(self) -> Reply:
         """Wait for the next reply of any worker."""
         return self._replies.get()
 
@@ -111,19 +111,18 @@ class ProcessWorkers:
     def send(self, worker: int, message: EncodeChunk | WriteChunk) -> None:
         self._outboxes[worker].put(message)
 
-    def receive(self) -> tuple[int, Reply]:
-        ready = wait(self._connections)[0]
-        worker = self._connections.index(ready)  # type: ignore[arg-type]
+    def receive(self) -> Reply:
+        ready: Any = wait(self._connections)[0]
         try:
-            return worker, self._connections[worker].recv()
+            reply: Reply = ready.recv()
         except (EOFError, OSError):
-            raise self._exit_error(worker) from None
-
-    def _exit_error(self, worker: int) -> BuildError:
-        code = self._processes[worker].wait()
-        hint = "; the system may be out of memory: use fewer workers" if code == -9 else ""
-        how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
-        return BuildError(f"a worker process {how}{hint}; build again to continue from the finished shards")
+            code = self._processes[self._connections.index(ready)].wait()
+            hint = "; the system may be out of memory: use fewer workers" if code == -9 else ""
+            how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+            raise BuildError(
+                f"a worker process {how}{hint}; build again to continue from the finished shards"
+            ) from None
+        return reply
 
     def close(self) -> None:
         # Killing loses nothing: finished shards are on disk, and everything else is in temporary files.

@@ -9,10 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.building._assemble import Provenance, RunStats, assemble, writer_name
-from headrace.building._build import check_destination, count_workers
-from headrace.building._destination import BUILDING, Destination
-from headrace.building._feed import ChunkBuffer
+from headrace.building._assemble import Provenance, assemble, writer_name
+from headrace.building._build import count_workers
+from headrace.building._destination import BUILDING, Destination, check_destination
 from headrace.building._options import SHARD_SAMPLES, OnError, describe, make_conversion
 from headrace.building._pipeline import EncodePipeline, Unit
 from headrace.building._report import BuildReport
@@ -70,7 +69,6 @@ class Writer:
         identity = {**options, "source": "writer", "fields": dict(fields), "writer": writer_name()}
         self._dest = Destination(folder, identity, self._conversion.fields, resume=False, force=force)
         self._pipeline = EncodePipeline(self._dest, ThreadWorkers(count_workers(workers), self._conversion, None))
-        self._buffer = ChunkBuffer(self._pipeline)
         self._start = time.perf_counter()
         self._written = 0
         self._shards = 0
@@ -91,13 +89,13 @@ class Writer:
             self._unit = Unit(self._shards)
         self._unit.count(key, 0)
         self._written += 1
-        self._buffer.add(self._unit, Item(key, 0, ()), sample)
+        self._pipeline.add(self._unit, Item(key, 0, ()), sample)
         if self._unit.items >= self._limit:
             self._end_unit()
 
     def _end_unit(self) -> None:
         if self._unit is not None:
-            self._buffer.end_unit()
+            self._pipeline.end_unit()
             self._shards += 1
             self._unit = None
 
@@ -113,5 +111,7 @@ class Writer:
             finally:
                 self._pipeline.close()
             if error is None:
-                stats = RunStats(time.perf_counter() - self._start, self._written, 0)
-                self._report = assemble(self._dest, self._conversion.fields, self._shards, self._provenance, stats)
+                fields, seconds = self._conversion.fields, time.perf_counter() - self._start
+                self._report = assemble(
+                    self._dest, fields, self._shards, self._provenance, seconds=seconds, new_samples=self._written
+                )

@@ -116,9 +116,7 @@ class _Reader:
             position = self._skip(position + 1)
         return self._expect("]", position)
 
-    def _named(
-        self, what: str, names: dict[int, str], member: str, element: dict[str, Any], start: int, _: int
-    ) -> None:
+    def _named(self, what: str, names: dict[int, str], member: str, element: Any, start: int, _: int) -> None:
         number, name = self._id(element, "id", start), element.get(member)
         if not isinstance(name, str) or number in names:
             self._fail(f"at character {start}: {what} {number} is a duplicate or has no {member}")
