@@ -7,20 +7,19 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.records.arrays import to_numpy
 from headrace.records.checksum import sum_blocks
 from headrace.records.index.columns import Batch
 from headrace.records.index.reading import Index
-from headrace.records.layout import Extents, ShardCheck, check_shard, shard_extents
+from headrace.records.layout import Damage, Extents, check_shard, shard_extents
 from headrace.records.manifest import INDEX, MANIFEST, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
 
@@ -121,9 +120,8 @@ def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
             last = min(first + expected.block_bytes, expected.n_bytes) - 1
             yield Problem(INDEX, first, f"damaged between offsets {first} and {last}")
     if n_bytes != expected.n_bytes:
-        yield Problem(
-            INDEX, min(n_bytes, expected.n_bytes), f"the file must have {expected.n_bytes} bytes; it has {n_bytes}"
-        )
+        what = f"the file must have {expected.n_bytes} bytes; it has {n_bytes}"
+        yield Problem(INDEX, min(n_bytes, expected.n_bytes), what)
 
 
 def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
@@ -137,7 +135,7 @@ def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
                 codes = to_numpy(batch.column(field.rendition_column(rendition, "format")))
                 counts[field.name] += np.bincount(codes, minlength=256)
     for name, found_codes in counts.items():
-        found = {FORMAT_NAMES.get(int(code), f"code {code}"): int(found_codes[code]) for code in _nonzero(found_codes)}
+        found = {FORMAT_NAMES.get(code, f"code {code}"): n for code, n in enumerate(found_codes.tolist()) if n}
         if found != dict(manifest.formats.get(name, {})):
             yield Problem(INDEX, 0, f"field {name!r} has the formats {found}; dataset.json has other counts")
 
@@ -151,13 +149,9 @@ def _check_values(batch: pa.RecordBatch, number: int, manifest: Manifest) -> Ite
                 values = to_numpy(batch.column(field.rendition_column(rendition, part)))
                 wrong = np.flatnonzero((values < low) | (values > high))
                 if len(wrong):
-                    row, value = int(wrong[0]), int(values[wrong[0]])
-                    yield Problem(
-                        INDEX,
-                        0,
-                        f"{len(wrong)} samples, the first in row {first_row + row}: {field.name!r} must have a {part} "
-                        f"from {low} to {high}; it has {value}",
-                    )
+                    which = f"{len(wrong)} samples, the first in row {first_row + wrong[0]}"
+                    must = f"must have a {part} from {low} to {high}; it has {values[wrong[0]]}"
+                    yield Problem(INDEX, 0, f"{which}: {field.name!r} {must}")
     try:
         Batch(batch, manifest.fields)
     except ValueError as error:
@@ -170,23 +164,18 @@ _LIMITS = (
 )
 
 
-def _nonzero(counts: npt.NDArray[np.int64]) -> list[int]:
-    return [int(code) for code in np.flatnonzero(counts)]
-
-
 def _check_shards(
     folder: Path, manifest: Manifest, index: Index | None, workers: int
 ) -> Iterator[tuple[int, list[Problem]]]:
     """Check shards in parallel; at most 2 per worker are in progress."""
     extents: Iterator[Extents | str | None]
     extents = (None for _ in manifest.shards) if index is None else shard_extents(index, manifest)
-    waiting: list[tuple[int, Extents | str | None, Future[ShardCheck]]] = []
+    waiting: list[tuple[int, Extents | str | None, Future[list[Damage]]]] = []
 
     def settle() -> tuple[int, list[Problem]]:
         number, extent, future = waiting.pop(0)
-        if isinstance(extent, str):
-            return number, [Problem(INDEX, 0, extent), *_name_problems(number, None, index, future.result())]
-        return number, _name_problems(number, extent, index, future.result())
+        wrong = [Problem(INDEX, 0, extent)] if isinstance(extent, str) else []
+        return number, wrong + [_named(damage, number, extent, index) for damage in future.result()]
 
     with ThreadPoolExecutor(workers) as pool:
         for number, (shard, extent) in enumerate(zip(manifest.shards, extents, strict=True)):
@@ -199,12 +188,10 @@ def _check_shards(
             yield settle()
 
 
-def _name_problems(number: int, extents: Extents | None, index: Index | None, check: ShardCheck) -> list[Problem]:
-    problems = [Problem(shard_name(number), offset, what) for offset, what in check.elsewhere]
-    if extents is None or index is None:
-        return problems
-    for which, what in check.renditions:
-        row, field = extents.owner(which)
-        batch, at = index.locate(row)
-        problems.append(Problem(shard_name(number), int(extents.offsets[which]), what, str(batch.key[at]), row, field))
-    return problems
+def _named(damage: Damage, shard: int, extents: Extents | str | None, index: Index | None) -> Problem:
+    problem = Problem(shard_name(shard), damage.offset, damage.what)
+    if damage.rendition is None or index is None or not isinstance(extents, Extents):
+        return problem
+    row, field = extents.owner(damage.rendition)
+    batch, at = index.locate(row)
+    return replace(problem, key=str(batch.key[at]), row=row, field=field)

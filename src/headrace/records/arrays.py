@@ -14,25 +14,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.records.schema import strip_lists
-
-_DTYPES = {"I": np.uint32, "Q": np.uint64, "B": np.uint8, "int64": np.int64, "float32": np.float32}
+from headrace.records.schema import NUMBERS
 
 
 def make_array(kind: str, values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
     """Return an array of one of the kinds of `schema.columns`, without nulls."""
-    if kind in _DTYPES:
-        return from_numpy(np.array(values, _DTYPES[kind]), arrow_type)
+    if kind in NUMBERS:
+        return from_numpy(np.array(values, NUMBERS[kind]), arrow_type)
     if kind == "boxes":
         corners = np.concatenate([np.zeros((0, 4), np.float32), *values]).reshape(-1)
         numbers = from_numpy(corners, pa.float32())
         boxes = pa.FixedSizeListArray.from_arrays(numbers, type=arrow_type.value_type)
         return pa.LargeListArray.from_arrays(_offsets(values), boxes, type=arrow_type)
-    inner, depth = strip_lists(kind)
-    if depth:
+    if kind.startswith("list<"):
         items = make_array(kind[5:-1], list(chain.from_iterable(values)), arrow_type.value_type)
         return pa.LargeListArray.from_arrays(_offsets(values), items, type=arrow_type)
-    encoded = [value.encode() for value in values] if inner == "str" else values
+    encoded = [value.encode() for value in values] if kind == "str" else values
     buffers = [None, _offsets(encoded).buffers()[1], pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(arrow_type, len(values), buffers)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +34,12 @@ class Extents:
         return self.first_row + which // len(self.owners), self.owners[which % len(self.owners)]
 
 
-@dataclass(slots=True)
-class ShardCheck:
-    """Problems of a shard: damaged renditions by number, and damage elsewhere by offset."""
+class Damage(NamedTuple):
+    """A problem of a shard: the number of the damaged rendition, or None for damage elsewhere; where; and what."""
 
-    renditions: list[tuple[int, str]] = field(default_factory=list)
-    elsewhere: list[tuple[int, str]] = field(default_factory=list)
+    rendition: int | None
+    offset: int
+    what: str
 
 
 def aligned(n_bytes: int, align: int) -> int:
@@ -72,66 +73,51 @@ def shard_extents(index: Index, manifest: Manifest) -> Iterator[Extents | str]:
 _PARTS = ("shard", "offset", "length", "checksum")
 
 
-def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -> ShardCheck:
+def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -> list[Damage]:
     """Read a shard once from start to end. Without extents only its size and checksum are checked."""
-    check = ShardCheck()
+    found: list[Damage] = []
     try:
         handle = open_file(path)
         try:
             n_bytes = os.fstat(handle).st_size
             if n_bytes != shard.n_bytes:
-                check.elsewhere.append(
-                    (min(n_bytes, shard.n_bytes), f"the shard must have {shard.n_bytes} bytes; it has {n_bytes}")
-                )
+                what = f"the shard must have {shard.n_bytes} bytes; it has {n_bytes}"
+                found.append(Damage(None, min(n_bytes, shard.n_bytes), what))
             stream = SummingReader(handle, min(n_bytes, shard.n_bytes))  # the rest may be a hole of terabytes
             if extents is not None:
-                expected = _check_bytes(stream, extents, align, check)
-                if expected < n_bytes:
-                    check.elsewhere.append((expected, f"{n_bytes - expected} bytes do not belong to a sample"))
+                found += _check_bytes(stream, extents, align, n_bytes)
             for _ in stream.read(stream.n_bytes):
                 pass
         finally:
             os.close(handle)
     except OSError as error:
         lost = "" if extents is None else f"; it contains {shard.samples} samples"
-        check.elsewhere.append((0, f"cannot be read: {error.strerror or error}{lost}"))
-        return check
+        return [*found, Damage(None, 0, f"cannot be read: {error.strerror or error}{lost}")]
     # If the sum is wrong but every part of the shard is right, dataset.json and the index disagree.
-    if to_hex(stream.total) != shard.checksum and not check.renditions and not check.elsewhere:
-        check.elsewhere.append((0, f"the checksum of the shard must be {shard.checksum}; it is {to_hex(stream.total)}"))
-    return check
+    if to_hex(stream.total) != shard.checksum and not found:
+        found.append(Damage(None, 0, f"the checksum must be {shard.checksum}; it is {to_hex(stream.total)}"))
+    return found
 
 
-def _check_bytes(stream: SummingReader, extents: Extents, align: int, check: ShardCheck) -> int:
-    """Check renditions and padding in order; return where the padding of the last one ends."""
+def _check_bytes(stream: SummingReader, extents: Extents, align: int, n_bytes: int) -> Iterator[Damage]:
+    """Check renditions and padding in order, in a shard of `n_bytes`."""
     expected = 0
     for which, (offset, length) in enumerate(zip(extents.offsets.tolist(), extents.lengths.tolist(), strict=True)):
         if offset != expected or length < 1:
-            check.renditions.append(
-                (which, f"the index has {length} bytes here; the next sample is at offset {expected}")
-            )
+            what = f"the index has {length} bytes here; the next sample is at offset {expected}"
+            yield Damage(which, offset, what)
             continue
         end, expected = offset + length, offset + aligned(length, align)
         if end > stream.n_bytes:
-            check.renditions.append((which, f"the shard ends at offset {stream.n_bytes}, before the sample"))
+            yield Damage(which, offset, f"the shard ends at offset {stream.n_bytes}, before the sample")
             continue
-        _check_rendition(stream, which, end, int(extents.checksums[which]), check)
-        _check_padding(stream, expected, check)
-    return expected
-
-
-def _check_rendition(stream: SummingReader, which: int, end: int, wanted: int, check: ShardCheck) -> None:
-    start, checksum = stream.position, 0
-    for piece in stream.read(end):
-        checksum = crc32c(piece, checksum)
-    if checksum != wanted:
-        check.renditions.append((which, f"damaged between offsets {start} and {end - 1}"))
-
-
-def _check_padding(stream: SummingReader, end: int, check: ShardCheck) -> None:
-    for piece in stream.read(end):
-        found = bytes(piece)
-        if found.count(0) != len(found):
-            first = stream.position - len(found.lstrip(b"\0"))
-            check.elsewhere.append((first, "the padding must be zero"))
-            return
+        checksum = 0
+        for piece in stream.read(end):
+            checksum = crc32c(piece, checksum)
+        if checksum != extents.checksums[which]:
+            yield Damage(which, offset, f"damaged between offsets {offset} and {end - 1}")
+        padding = b"".join(stream.read(expected))  # at most one piece
+        if padding.strip(b"\0"):
+            yield Damage(None, end + len(padding) - len(padding.lstrip(b"\0")), "the padding must be zero")
+    if expected < n_bytes:
+        yield Damage(None, expected, f"{n_bytes - expected} bytes do not belong to a sample")

@@ -51,6 +51,10 @@ RENDITION_COLUMNS = {
     "checksum": "I",
 }
 
+# Columns of numbers, by the kind that `columns` gives them.
+_CODES = {"I": "u4", "Q": "u8", "B": "u1", "int64": "i8", "float32": "f4"}
+NUMBERS = {kind: np.dtype(code) for kind, code in _CODES.items()}
+
 DEFAULT_HRI = "hri:dense"
 
 _NAME = re.compile(r"(?!_)(?!key\Z)[^.\x00-\x1f]{1,128}")
@@ -167,28 +171,16 @@ def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
     """Return the schema of the index. No column is nullable."""
     import pyarrow as pa  # noqa: PLC0415  # takes 45 ms, which `import headrace` should not pay
 
-    kinds: dict[str, pa.DataType] = {
-        "I": pa.uint32(),
-        "Q": pa.uint64(),
-        "B": pa.uint8(),
-        "int64": pa.int64(),
-        "float32": pa.float32(),
-        "str": pa.large_string(),
-        "bytes": pa.large_binary(),
-    }
-    kinds["boxes"] = pa.large_list(_item(pa.list_(_item(pa.float32()), 4)))
-
     def arrow_type(kind: str) -> pa.DataType:
-        inner, depth = strip_lists(kind)
-        result = kinds[inner]
-        for _ in range(depth):
-            result = pa.large_list(_item(result))
-        return result
+        if kind in NUMBERS:
+            return pa.from_numpy_dtype(NUMBERS[kind])
+        if kind == "boxes":
+            return pa.large_list(item(pa.list_(item(pa.float32()), 4)))
+        if kind.startswith("list<"):
+            return pa.large_list(item(arrow_type(kind[5:-1])))
+        return pa.large_string() if kind == "str" else pa.large_binary()
+
+    def item(inner: pa.DataType) -> pa.Field:
+        return pa.field("item", inner, nullable=False)
 
     return pa.schema([pa.field(name, arrow_type(kind), nullable=False) for name, kind in columns(fields)])
-
-
-def _item(inner: pa.DataType) -> pa.Field:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return pa.field("item", inner, nullable=False)

@@ -9,16 +9,14 @@ within the values. Python checks the bounds of every access as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.records.schema import RENDITION_COLUMNS, Boxes, Field, strip_lists
+from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, Boxes, Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SCALARS = {"I": ("I", 4), "Q": ("Q", 8), "B": ("B", 1), "int64": ("q", 8), "float32": ("f", 4)}
 
 
 class Column(Protocol):
@@ -27,10 +25,8 @@ class Column(Protocol):
     def __getitem__(self, row: int, /) -> Any: ...
 
 
-class RenditionColumns:
-    """The columns of one rendition of a field."""
-
-    __slots__ = tuple(RENDITION_COLUMNS)
+class RenditionColumns(NamedTuple):
+    """The columns of one rendition of a field, as in `RENDITION_COLUMNS`."""
 
     shard: Column
     offset: Column
@@ -42,26 +38,25 @@ class RenditionColumns:
     dtype: Column
     checksum: Column
 
-    def __init__(self, batch: pa.RecordBatch, field: Field, rendition: int) -> None:
-        for part, letter in RENDITION_COLUMNS.items():
-            setattr(self, part, open_column(batch, field.rendition_column(rendition, part), letter))
+    @classmethod
+    def open(cls, batch: pa.RecordBatch, field: Field, rendition: int) -> RenditionColumns:
+        columns = RENDITION_COLUMNS.items()
+        return cls(*(open_column(batch, field.rendition_column(rendition, part), kind) for part, kind in columns))
 
 
 class Batch:
     """The rows of one record batch: a column for each field, and the renditions of image and mask fields."""
 
-    __slots__ = ("key", "orientations", "renditions", "values")
+    __slots__ = ("key", "renditions", "values")
 
     def __init__(self, batch: pa.RecordBatch, fields: tuple[Field, ...]) -> None:
         self.key = open_column(batch, "key", "str")
         self.values: dict[str, Column] = {}
         self.renditions: dict[str, tuple[RenditionColumns, ...]] = {}
-        self.orientations: dict[str, Column] = {}
         for field in fields:
             if field.is_pixels:
-                self.renditions[field.name] = tuple(RenditionColumns(batch, field, r) for r in range(field.renditions))
-                if field.type == "image":
-                    self.orientations[field.name] = open_column(batch, f"{field.name}.orientation", "B")
+                renditions = range(field.renditions)
+                self.renditions[field.name] = tuple(RenditionColumns.open(batch, field, r) for r in renditions)
             elif field.type == "boxes":
                 self.values[field.name] = _BoxColumn(field.name, batch)
             else:
@@ -76,36 +71,29 @@ def open_column(batch: pa.RecordBatch, name: str, kind: str) -> Column:
 
 def _open(kind: str, buffers: Iterator[pa.Buffer | None], rows: int) -> Column:
     next(buffers)  # validity: values are never null
-    if kind in _SCALARS:
-        letter, width = _SCALARS[kind]
-        return _view(next(buffers), rows * width, letter)
+    if kind in NUMBERS:
+        return _view(next(buffers), rows * NUMBERS[kind].itemsize, NUMBERS[kind].char)
     if kind == "boxes":
         offsets = _offsets(next(buffers), rows)
         next(buffers)
         next(buffers)
         return _ArrayColumn(offsets, _numbers(next(buffers), offsets, np.float32, 4), 4)
-    inner, depth = strip_lists(kind)
     offsets = _offsets(next(buffers), rows)
-    if depth == 0:
-        content = _view(next(buffers), offsets[rows] if rows else 0, "B")
-        return _TextColumn(offsets, content) if inner == "str" else _BytesColumn(offsets, content)
-    if depth == 1 and inner in ("int64", "float32"):
+    n_items = offsets[rows] if rows else 0
+    if not kind.startswith("list<"):
+        content = _view(next(buffers), n_items, "B")
+        return _TextColumn(offsets, content) if kind == "str" else _BytesColumn(offsets, content)
+    if kind[5:-1] in NUMBERS:
         next(buffers)
-        return _ArrayColumn(offsets, _numbers(next(buffers), offsets, np.dtype(inner), 1), 1)
-    return _ListColumn(offsets, _open(kind[5:-1], buffers, offsets[rows] if rows else 0))
+        return _ArrayColumn(offsets, _numbers(next(buffers), offsets, NUMBERS[kind[5:-1]], 1), 1)
+    return _ListColumn(offsets, _open(kind[5:-1], buffers, n_items))
 
 
 def _view(buffer: pa.Buffer | None, n_bytes: int, letter: Any) -> memoryview:
-    if n_bytes == 0:
-        return _cast(memoryview(b""), letter)
-    view = memoryview(b"" if buffer is None else buffer).cast("B")
+    view = memoryview(b"" if buffer is None or not n_bytes else buffer).cast("B")
     if len(view) < n_bytes:
         raise ValueError(f"a column must have {n_bytes} bytes; it has {len(view)}")
-    return _cast(view[:n_bytes], letter)
-
-
-def _cast(view: memoryview, letter: Any) -> memoryview:
-    items: memoryview = view.cast(letter)
+    items: memoryview = view[:n_bytes].cast(letter)
     return items
 
 
@@ -119,8 +107,7 @@ def _offsets(buffer: pa.Buffer | None, rows: int) -> memoryview:
 
 def _numbers(buffer: pa.Buffer | None, offsets: memoryview, dtype: Any, per_item: int) -> np.ndarray[Any, Any]:
     count = (offsets[-1] if len(offsets) else 0) * per_item
-    itemsize = np.dtype(dtype).itemsize
-    return np.frombuffer(_view(buffer, count * itemsize, "B"), dtype)
+    return np.frombuffer(_view(buffer, count * np.dtype(dtype).itemsize, "B"), dtype)
 
 
 class _TextColumn:

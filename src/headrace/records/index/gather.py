@@ -19,11 +19,9 @@ import numpy.typing as npt
 from headrace.errors import CorruptDataset
 from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest
-from headrace.records.schema import RENDITION_COLUMNS, columns
+from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, columns
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
-
-_DTYPES = {"I": np.uint32, "Q": np.uint64, "B": np.uint8, "int64": np.int64, "float32": np.float32}
 
 
 class Gather:
@@ -84,7 +82,7 @@ class Places:
         self._n_bytes, self._address = index.content.size, index.content.address
         self._ends = np.cumsum(np.array(manifest.index.batches, np.int64))
         # Sorted by width, so that the columns of a rendition with the same width are adjacent.
-        numbers = [(name, np.dtype(_DTYPES[kind])) for name, kind in columns(manifest.fields) if kind in _DTYPES]
+        numbers = [(name, NUMBERS[kind]) for name, kind in columns(manifest.fields) if kind in NUMBERS]
         self._columns = sorted(numbers, key=lambda column: column[1].itemsize)
         # For each column and record batch: the position in the file, in units of the column's width, that row 0 of the
         # dataset would have if the run extended to it.

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from headrace.records.schema import strip_lists
+from headrace.records.schema import NUMBERS
 
 MAX_HEAD_BYTES = 1 << 24
 """Limit for the footer and for the header of a record batch. With a thousand columns they have about 100 kB."""
@@ -29,8 +29,6 @@ _ALIGNMENT = 8
 _RECORD_BATCH = 3
 _INT, _FLOAT, _FIXED_SIZE_LIST, _LARGE_BINARY, _LARGE_STRING, _LARGE_LIST = 2, 3, 16, 19, 20, 21
 _INTEGERS = {"B": (8, 0), "I": (32, 0), "Q": (64, 0), "int64": (64, 1)}
-WIDTHS = {"B": 1, "I": 4, "Q": 8, "int64": 8, "float32": 4}
-"""Bytes per value of the kinds that are numbers."""
 
 Read = Callable[[int, int], memoryview]
 """`read(offset, n_bytes)` returns bytes of a file."""
@@ -44,20 +42,13 @@ class Block(NamedTuple):
     body_bytes: int
 
 
-class BufferRange(NamedTuple):
-    """A buffer: a range of the body of a record batch."""
-
-    offset: int
-    n_bytes: int
-
-
 class Node(NamedTuple):
-    """An array of a column: its kind, number of values, buffers without validity, and its child."""
+    """An array of a column: its number of values, its buffers without validity, and its child."""
 
-    kind: str
     length: int
-    buffers: tuple[BufferRange, ...]
-    child: Node | None
+    buffers: tuple[tuple[int, int], ...]
+    """Offset in the body of the record batch, and bytes."""
+    child: Node | None = None
 
 
 def read_footer(read: Read, n_bytes: int, columns: Sequence[tuple[str, str]]) -> list[Block]:
@@ -113,7 +104,8 @@ def read_batch(read: Read, block: Block, columns: Sequence[tuple[str, str]], row
         raise ValueError(f"it must have {rows} rows; it has {found}")
     nodes = _Nodes(batch, block)
     found_columns = [nodes.take(kind, name, rows) for name, kind in columns]
-    nodes.check_end()
+    if nodes.has_more():
+        raise ValueError("it must not have arrays beyond those of its columns")
     return found_columns
 
 
@@ -131,30 +123,29 @@ class _Nodes:
         if nulls != 0 or not 0 <= found <= self._body_bytes or length not in (None, found):
             raise ValueError(f"column {name!r} must have {length} rows and no nulls; it has {found} and {nulls}")
         self._next(self._buffers, name)  # validity: nothing is null
-        if kind in WIDTHS:
-            return Node(kind, found, (self._buffer(name, found * WIDTHS[kind]),), None)
+        if kind in NUMBERS:
+            return Node(found, (self._buffer(name, found * NUMBERS[kind].itemsize),))
         if kind == "box":
             child = self.take("float32", name)
             if child.length < 4 * found:
                 raise ValueError(f"column {name!r} must have four numbers per box")
-            return Node(kind, found, (), child)
+            return Node(found, (), child)
         offsets = self._buffer(name, 8 * (found + 1) if found else 0)
         if kind in ("str", "bytes"):
-            return Node(kind, found, (offsets, self._buffer(name, 0)), None)
-        return Node(kind, found, (offsets,), self.take(item_kind(kind), name))
+            return Node(found, (offsets, self._buffer(name, 0)))
+        return Node(found, (offsets,), self.take(item_kind(kind), name))
 
-    def check_end(self) -> None:
-        if next(self._nodes, None) is not None or next(self._buffers, None) is not None:
-            raise ValueError("it must not have arrays beyond those of its columns")
+    def has_more(self) -> bool:
+        return next(self._nodes, None) is not None or next(self._buffers, None) is not None
 
-    def _buffer(self, name: str, min_bytes: int) -> BufferRange:
+    def _buffer(self, name: str, min_bytes: int) -> tuple[int, int]:
         offset, n_bytes = self._next(self._buffers, name)
         if offset < 0 or offset % _ALIGNMENT or not min_bytes <= n_bytes <= self._body_bytes - offset:
             raise ValueError(
                 f"column {name!r} must have an aligned buffer of at least {min_bytes} bytes in a body of "
                 f"{self._body_bytes}; it has {n_bytes} bytes at {offset}"
             )
-        return BufferRange(offset, n_bytes)
+        return offset, n_bytes
 
     def _next(self, positions: Iterator[int], name: str) -> tuple[int, int]:
         position = next(positions, None)
@@ -186,7 +177,6 @@ def _check_field(field: _Table, kind: str, name: str) -> None:
     if field.number(1, "<B") or field.position(4) is not None:
         raise ValueError(f"column {name!r} must not be nullable or dictionary-coded")
     number, parameters, children = field.number(2, "<B"), field.table(3), field.vector(5, 4)
-    inner, depth = strip_lists(kind)
     if kind in _INTEGERS:
         found = (parameters.number(0, "<i"), parameters.number(1, "<B"))
         right = number == _INT and found == _INTEGERS[kind] and not children
@@ -194,10 +184,10 @@ def _check_field(field: _Table, kind: str, name: str) -> None:
         right = number == _FLOAT and parameters.number(0, "<h") == 1 and not children
     elif kind == "box":
         right = number == _FIXED_SIZE_LIST and parameters.number(0, "<i") == 4 and len(children) == 1
-    elif kind == "boxes" or depth:
+    elif kind == "boxes" or kind.startswith("list<"):
         right = number == _LARGE_LIST and len(children) == 1
     else:
-        right = number == (_LARGE_STRING if inner == "str" else _LARGE_BINARY) and not children
+        right = number == (_LARGE_STRING if kind == "str" else _LARGE_BINARY) and not children
     if not right:
         raise ValueError(f"column {name!r} must have the type {kind!r}; it has another")
     if children:

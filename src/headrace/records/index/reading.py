@@ -20,7 +20,7 @@ from headrace.files import open_file, read_at
 from headrace.records.index import ipc
 from headrace.records.index.columns import Batch
 from headrace.records.manifest import INDEX, Manifest
-from headrace.records.schema import arrow_schema, columns
+from headrace.records.schema import NUMBERS, arrow_schema, columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class Index:
         self._ends = list(accumulate(self._rows))
         self._batches: dict[int, Batch] = {}
         self._max_batches = len(self._rows) if mapped else 1
-        self._schema: Any = None
+        self._schema = arrow_schema(manifest.fields)
         self._table: pa.Table | None = None
         self._file = self._open(manifest.index.n_bytes, mapped)
         try:
@@ -51,31 +51,24 @@ class Index:
         if len(self._blocks) != len(self._rows):
             raise self._corrupt(f"it must have {len(self._rows)} record batches; it has {len(self._blocks)}")
 
-    def _open(self, n_bytes: int, mapped: bool) -> _MappedFile | _ReadFile:
+    def _open(self, n_bytes: int, mapped: bool) -> _File:
         try:
             handle = open_file(self.path)
         except FileNotFoundError:
             raise CorruptDataset(f"{self.path} is missing; restore it or build again") from None
         except OSError as error:
             raise CorruptDataset(f"{self.path} cannot be opened: {error.strerror}") from error
-        file: _MappedFile | _ReadFile | None = None
-        try:
-            found = os.fstat(handle).st_size
-            if found != n_bytes or not found:
-                raise CorruptDataset(
-                    f"{self.path}: offset {min(found, n_bytes)}: the file must have {n_bytes} bytes; it has {found}; "
-                    f"restore it or build again"
-                )
-            file = _MappedFile(handle, n_bytes) if mapped else _ReadFile(handle)
-        finally:
-            if not isinstance(file, _ReadFile):
-                os.close(handle)
+        file = _File(handle)
+        found = os.fstat(handle).st_size
+        if found != n_bytes or not found:
+            raise self._corrupt(f"offset {min(found, n_bytes)}: the file must have {n_bytes} bytes; it has {found}")
+        if mapped:
+            file.map(n_bytes)
         return file
 
     @property
     def content(self) -> pa.Buffer:
         """The mapped file."""
-        assert isinstance(self._file, _MappedFile)
         return self._file.content
 
     def locate(self, row: int) -> tuple[Batch, int]:
@@ -86,11 +79,10 @@ class Index:
 
     def _load(self, number: int) -> Batch:
         # Two threads may do this at the same time; their batches are equal and either one may be kept.
+        record_batch = self.record_batch(number)
         try:
-            batch = Batch(self.record_batch(number), self._fields)
+            batch = Batch(record_batch, self._fields)
         except (ValueError, IndexError) as error:
-            if isinstance(error, CorruptDataset):
-                raise
             raise self._corrupt(f"record batch {number}: {error}") from error
         if len(self._batches) >= self._max_batches:
             self._batches.clear()
@@ -102,11 +94,9 @@ class Index:
         import pyarrow as pa  # noqa: PLC0415
 
         block = self._blocks[number]
-        if self._schema is None:
-            self._schema = arrow_schema(self._fields)
         try:
             nodes = ipc.read_batch(self._file.view, block, self._columns, self._rows[number])
-            body = self._file.body(block)
+            body = self._file.buffer(block.offset + block.head_bytes, block.body_bytes)
             arrays = [_array(node, field.type, body) for node, field in zip(nodes, self._schema, strict=True)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
             batch.validate(full=validate)
@@ -120,19 +110,18 @@ class Index:
 
         if self._table is None:
             batches = [self.record_batch(number, validate=True) for number in range(len(self._rows))]
-            self._table = pa.Table.from_batches(batches, schema=arrow_schema(self._fields))
+            self._table = pa.Table.from_batches(batches, schema=self._schema)
         return self._table
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column of numbers. Its values need no check, because every bit pattern is a number."""
         import pyarrow as pa  # noqa: PLC0415
 
-        kinds = dict(self._columns)
-        if kinds.get(name) not in ipc.WIDTHS:
-            numbers = ", ".join(column for column, kind in self._columns if kind in ipc.WIDTHS)
-            raise KeyError(f"{name!r} is not a column of numbers; those are {numbers or 'none'}")
+        numbers = [column for column, kind in self._columns if kind in NUMBERS]
+        if name not in numbers:
+            raise KeyError(f"{name!r} is not a column of numbers; those are {', '.join(numbers) or 'none'}")
         chunks = [self.record_batch(number).column(name) for number in range(len(self._rows))]
-        return pa.chunked_array(chunks, arrow_schema(self._fields).field(name).type)
+        return pa.chunked_array(chunks, self._schema.field(name).type)
 
     def _corrupt(self, what: str) -> CorruptDataset:
         return CorruptDataset(f"{self.path}: {what}; restore it or build again")
@@ -146,38 +135,34 @@ def _array(node: ipc.Node, kind: pa.DataType, body: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(kind, node.length, buffers, null_count=0, children=children)
 
 
-class _MappedFile:
-    def __init__(self, handle: int, n_bytes: int) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-
-        self.content = pa.py_buffer(mmap.mmap(handle, n_bytes, access=mmap.ACCESS_READ))
-        self._view = memoryview(self.content).cast("B")
-
-    def view(self, offset: int, n_bytes: int) -> memoryview:
-        return self._view[offset : offset + n_bytes]
-
-    def body(self, block: ipc.Block) -> pa.Buffer:
-        """Return the body of a record batch."""
-        return self.content.slice(block.offset + block.head_bytes, block.body_bytes)
-
-
-class _ReadFile:
-    """A file that is read, not mapped."""
+class _File:
+    """An open file: its bytes are read when they are asked for, or mapped."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self.content: Any = None
+        """The mapped file."""
 
     def __del__(self) -> None:
+        if self.content is None:
+            os.close(self._handle)
+
+    def map(self, n_bytes: int) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+
+        self.content = pa.py_buffer(mmap.mmap(self._handle, n_bytes, access=mmap.ACCESS_READ))
         os.close(self._handle)
 
-    def view(self, offset: int, n_bytes: int) -> memoryview:
-        memory = memoryview(bytearray(n_bytes))
+    def buffer(self, offset: int, n_bytes: int) -> pa.Buffer:
+        import pyarrow as pa  # noqa: PLC0415
+
+        if self.content is not None:
+            return self.content.slice(offset, n_bytes)
+        memory = bytearray(n_bytes)
         got = read_at(self._handle, offset, memory)
         if got < n_bytes:
             raise OSError(f"the file was truncated at offset {offset + got} while it was read")
-        return memory
+        return pa.py_buffer(memory)
 
-    def body(self, block: ipc.Block) -> pa.Buffer:
-        import pyarrow as pa  # noqa: PLC0415
-
-        return pa.py_buffer(self.view(block.offset + block.head_bytes, block.body_bytes))
+    def view(self, offset: int, n_bytes: int) -> memoryview:
+        return memoryview(self.buffer(offset, n_bytes)).cast("B")
