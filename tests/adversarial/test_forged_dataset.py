@@ -176,8 +176,8 @@ def test_a_shard_that_is_cut_short_while_it_is_verified_is_reported(path, monkey
     """Its size is right when it is opened, and then bytes are missing."""
     shard = headrace.open(path).manifest.shards[0]
     monkeypatch.setattr(checksum, "read_at", lambda *_: 0)
-    check = layout.check_shard(path / "shards/000000.hrs", shard, None, 64)
-    assert "truncated at offset 0" in check.elsewhere[0][1]
+    found = layout.check_shard(path / "shards/000000.hrs", shard, None, 64)
+    assert "truncated at offset 0" in found[0].what
 
 
 @pytest.mark.parametrize("name", ["dataset.json", "index.arrow", "shards/000001.hrs"])
