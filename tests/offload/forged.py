@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from headrace.offload import HostExchange
-from headrace.offload.exchange._batch_file import CHECKSUM_PLACE, BatchFile
+from headrace.offload.exchange._batch_file import BatchFile
+from headrace.offload.exchange._batch_header import CHECKSUM_PLACE
 from headrace.offload.exchange._documents import HostRequest, this_process
 from headrace.offload.exchange._files import CELL_BYTES, pack_cell
 from headrace.offload.exchange._folder import make_rank_folder

@@ -13,11 +13,12 @@ import pytest
 from tests.loader.datasets import assert_equal
 
 from headrace.errors import BadPreparedBatch
-from headrace.offload import BatchName
-from headrace.offload.exchange import _batch_io
-from headrace.offload.exchange._batch_file import CHECKSUM_PLACE, Unpacker, pack_batch
-from headrace.offload.exchange._batch_io import BatchReader, BatchWriter, Buffers
-from headrace.offload.exchange._documents import Origin, Stretch, batch_file, batch_of, is_run, rank_of
+from headrace.offload import BatchName, Stretch
+from headrace.offload.exchange import _batch_file
+from headrace.offload.exchange._batch_file import BatchReader, BatchWriter, Buffers, Unpacker, batch_file, pack_batch
+from headrace.offload.exchange._batch_header import CHECKSUM_PLACE
+from headrace.offload.exchange._documents import Origin, batch_of, is_run, rank_of
+from headrace.offload.worker._rank import is_wanted
 from headrace.records.checksum import crc32c
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
@@ -325,14 +326,14 @@ class TestReader:
         assert prepared.arrays["image"].ctypes.data % 4096 == 0
 
     def test_a_file_system_without_direct_reads_is_read_as_it_can_be(self, tmp_path, monkeypatch):
-        really = _batch_io.read_file
+        really = _batch_file.read_file
 
         def refuse(handle, memory, *, direct, blank):
             if direct:
                 raise OSError(errno.EINVAL, "Invalid argument")
             return really(handle, memory, direct=direct, blank=blank)
 
-        monkeypatch.setattr(_batch_io, "read_file", refuse)
+        monkeypatch.setattr(_batch_file, "read_file", refuse)
         reader = BatchReader(ORIGIN)
         assert_equal(reader.read(self.write(tmp_path, make_batch()), NAME).arrays, make_batch())
         assert not reader.direct
@@ -372,9 +373,9 @@ def test_names_are_read_as_they_are_written():
 
 
 def test_a_stretch_wants_what_lies_between_its_ends():
-    stretch = Stretch(3, 0, 640, 30, 40)
+    stretches = [Stretch(3, 0, 640, 30, 40)]
 
-    assert stretch.wants(NAME)
-    assert not stretch.wants(NAME._replace(number=40))
-    assert not stretch.wants(NAME._replace(number=29))
-    assert not stretch.wants(NAME._replace(stop=641))
+    assert is_wanted(NAME, stretches)
+    assert not is_wanted(NAME._replace(number=40), stretches)
+    assert not is_wanted(NAME._replace(number=29), stretches)
+    assert not is_wanted(NAME._replace(stop=641), stretches)

@@ -22,8 +22,7 @@ from tests.offload.exchanges import COUNT, make_loader, name_of, stretch
 from headrace import open as open_dataset
 from headrace.errors import BadPreparedBatch
 from headrace.offload import Heartbeat
-from headrace.offload.exchange._batch_file import BatchShapes, pack_batch
-from headrace.offload.exchange._batch_io import BatchReader
+from headrace.offload.exchange._batch_file import BatchReader, BatchShapes, pack_batch
 from headrace.offload.exchange._documents import (
     HOST_CELL,
     RECIPE,
@@ -35,9 +34,9 @@ from headrace.offload.exchange._documents import (
     this_process,
 )
 from headrace.offload.exchange._files import CellReader, pack_cell
-from headrace.offload.worker import _makers, _search
-from headrace.offload.worker._makers import BatchMaker
-from headrace.offload.worker._rank import RankCells
+from headrace.offload.exchange._host import is_published
+from headrace.offload.worker import _search
+from headrace.offload.worker._rank import BatchMaker, RankCells
 from headrace.transforms import Recipe
 from headrace.transforms import compile as compile_transform
 
@@ -151,7 +150,7 @@ def test_cells(tmp_path, kind, count, monkeypatch):
             is_gone(found.process)
             pack_cell(found.to_json())
             if kind == "near":
-                found.published(name_of(9))
+                is_published(name_of(9), found)
     assert read  # some mutations do no harm
 
 
@@ -214,7 +213,7 @@ def test_ranks(dataset, folder, count, monkeypatch):
     monkeypatch.setattr(_search, "_FAULT_SECONDS", 0.0)
     with make_loader(dataset, indices=np.arange(COUNT)) as loader:
         recipe = loader.recipe
-    makers = _makers.Makers(dataset, 1)
+    makers = _search.Makers(dataset, 1)
     reports: list[str] = []
     search = _search.RankSearch(folder, "worker", makers, None, reports.append)
     rank = folder / "run" / "rank-0"

@@ -18,18 +18,16 @@ from tests.offload.exchanges import files_in, name_of, stretch, wait_until
 
 from headrace.errors import BadPreparedBatch, ExchangeError
 from headrace.offload import Heartbeat, HostExchange
-from headrace.offload.exchange import _batch_io
-from headrace.offload.exchange._batch_file import pack_batch
+from headrace.offload.exchange import _batch_file
+from headrace.offload.exchange._batch_file import batch_file, pack_batch
 from headrace.offload.exchange._documents import (
     BEAT_SECONDS,
     HostRequest,
     Process,
-    SilenceTimer,
-    batch_file,
     is_gone,
     this_process,
 )
-from headrace.offload.exchange._files import CELL_BYTES, pack_cell, read_cell, unpack_cell, write_cell
+from headrace.offload.exchange._files import CELL_BYTES, SilenceTimer, pack_cell, read_cell, unpack_cell, write_cell
 from headrace.offload.worker._rank import RankCells
 
 RECIPE = {"version": 1, "seed": 0}
@@ -137,9 +135,9 @@ def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
         file = pack_batch(name_of(9), cells.origin, {"image": np.arange(9)})
         (cells.folder / batch_file(name_of(9))).write_bytes(b"".join(bytes(piece) for piece in file.pieces))
         ways = []
-        really = _batch_io.read_file
+        really = _batch_file.read_file
         monkeypatch.setattr(
-            _batch_io, "read_file", lambda *file, **how: ways.append(how["direct"]) or really(*file, **how)
+            _batch_file, "read_file", lambda *file, **how: ways.append(how["direct"]) or really(*file, **how)
         )
         exchange.read(name_of(9))
 

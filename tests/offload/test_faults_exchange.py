@@ -17,10 +17,11 @@ from tests.offload.exchanges import BATCHES, files_in, make_loader, name_of, run
 
 from headrace.errors import BadPreparedBatch
 from headrace.offload import HostExchange
-from headrace.offload.exchange._batch_io import PublishedBatches
-from headrace.offload.exchange._documents import Process, batch_file
+from headrace.offload.exchange._batch_file import batch_file
+from headrace.offload.exchange._documents import Process
 from headrace.offload.exchange._host import HostHeartbeat
 from headrace.offload.worker import OffloadWorker
+from headrace.offload.worker._rank import PublishedBatches
 
 
 def host(folder, loader, **options) -> HostExchange:
@@ -75,7 +76,7 @@ class TestNearWorker:
         assert files_in(folder) == []
 
     def test_frozen_it_is_silent_and_another_takes_over(self, dataset, folder, loader, expected, monkeypatch):
-        monkeypatch.setattr("headrace.offload.worker._rank.TAKEOVER_SECONDS", 0.3)
+        monkeypatch.setattr("headrace.offload.worker._checks.TAKEOVER_SECONDS", 0.3)
         with host(folder, loader) as exchange, process(dataset, folder, "--ahead", "1") as worker:
             exchange.request([stretch()])
             take(exchange, name_of(9))
@@ -269,7 +270,7 @@ time.sleep(60)
             monkeypatch.setattr(HostHeartbeat, "_remove", lambda _: None)
             exchange.close()  # falls silent, and removes nothing
             assert files_in(folder)
-            monkeypatch.setattr("headrace.offload.worker._rank.ABANDONED_SECONDS", 0.1)
+            monkeypatch.setattr("headrace.offload.worker._checks.ABANDONED_SECONDS", 0.1)
             wait_until(lambda: files_in(folder) == [])
             wait_until(lambda: worker.progress().ranks == 0)
 

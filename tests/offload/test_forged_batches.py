@@ -25,11 +25,12 @@ from tests.offload.offloading import OPTIONS, numbers_of, paced, plain_batches, 
 from headrace import open as open_dataset
 from headrace.loader import Loader
 from headrace.offload import Offload
-from headrace.offload.exchange._batch_file import NAMES, pack_batch
-from headrace.offload.exchange._documents import WORKER_CELL, BatchName, Heartbeat, Origin, SilenceTimer, batch_file
+from headrace.offload.exchange._batch_file import batch_file, pack_batch
+from headrace.offload.exchange._batch_header import NAMES
+from headrace.offload.exchange._documents import WORKER_CELL, BatchName, Heartbeat, Origin
+from headrace.offload.exchange._files import SilenceTimer
 from headrace.offload.exchange._folder import rank_folders
-from headrace.offload.worker._makers import BatchMaker
-from headrace.offload.worker._rank import RankCells
+from headrace.offload.worker._rank import BatchMaker, RankCells
 from headrace.transforms import Recipe
 
 BATCHES = 20

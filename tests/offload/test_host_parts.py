@@ -21,13 +21,12 @@ from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
 from headrace.offload import BatchName, Pattern
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
-from headrace.offload.host import _pace
-from headrace.offload.host._pace import HostPace, PaceMeter
+from headrace.offload.host import _supply
 from headrace.offload.host._record import EpochRecord, recorded_pattern, run_lengths
 from headrace.offload.host._schedule import OffloadKnowledge
 from headrace.offload.host._stats import report_epoch
-from headrace.offload.host._supply import wait_limit
-from headrace.offload.worker._makers import BatchMaker
+from headrace.offload.host._supply import HostPace, PaceMeter, wait_limit
+from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (
     HorizontalFlip,
     Normalize,
@@ -48,7 +47,7 @@ class Clock:
 
     def __init__(self, monkeypatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(_pace.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(_supply.time, "perf_counter", lambda: self.now)
 
 
 def measured(clock, batches, *, host, step, busy, pause_at=None, made_for_each=1):

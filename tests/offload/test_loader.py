@@ -28,9 +28,9 @@ from tests.offload.offloading import (
 import headrace
 from headrace.loader import Loader
 from headrace.offload import Offload
-from headrace.offload.exchange._batch_io import PublishedBatches
 from headrace.offload.strategies._pattern import Pattern
 from headrace.offload.strategies._strategies import Paced
+from headrace.offload.worker._rank import PublishedBatches
 from headrace.transforms import PerBatch, PerSample
 
 BATCHES = COUNT // 2

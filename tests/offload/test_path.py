@@ -13,26 +13,31 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.loader.datasets import CORE, write
 from tests.loader.test_path import DOCS, PACKAGE
 from tests.offload.offloading import OPTIONS, offload_worker, paced, wait_for_prepared
 
 from headrace import Loader
 from headrace.offload import Offload
 
-MAX_FILES = 22
-BATCHES = 10
+MAX_FILES = 14
+BATCHES = 40
+AHEAD = 16
+STEP_SECONDS = 0.02
 
 
 @contextmanager
-def counted_calls() -> Iterator[Counter[tuple[str, str]]]:
-    """Count the calls of each function of the package, in this thread and in threads that start later."""
+def counted_entries() -> Iterator[Counter[tuple[str, str]]]:
+    """Count how often each function of the package is called from another file, by all threads that start later too."""
     calls = Counter[tuple[str, str]]()
 
     def trace(frame: FrameType, event: str, argument: Any) -> None:
         del argument
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(PACKAGE):
-            calls[path.relative_to(PACKAGE).as_posix(), frame.f_code.co_qualname] += 1
+        code, caller = frame.f_code, frame.f_back
+        path = Path(code.co_filename)
+        is_entry = caller is None or caller.f_code.co_filename != code.co_filename
+        if event == "call" and is_entry and path.is_relative_to(PACKAGE):
+            calls[path.relative_to(PACKAGE).as_posix(), code.co_qualname] += 1
 
     before = sys.gettrace()
     threading.settrace(trace)
@@ -45,33 +50,36 @@ def counted_calls() -> Iterator[Counter[tuple[str, str]]]:
 
 
 def files_per_batch(dataset: Path, exchange: Path) -> tuple[set[str], int]:
-    """Return the files with a function that runs at least once per batch, and how many batches the host had to make.
+    """Return the files that are entered at least once per batch, and how many batches the host had to make.
 
-    Heartbeats and searches for ranks run by the clock, not for each batch.
+    All batches are prepared, and the offload worker may be `AHEAD` batches ahead. Heartbeats, requests and searches for
+    ranks are for several batches together.
     """
     options = {**OPTIONS, "fields": ["image", "label"]}
     offload = Offload(exchange, strategy=paced(1, 1, skip=0))
     with (
-        counted_calls() as calls,
-        offload_worker(dataset, exchange, ahead_bytes=40_000),
+        counted_entries() as calls,
+        offload_worker(dataset, exchange, ahead_bytes=AHEAD * 20_480) as worker,
         Loader(dataset, **options, offload=offload) as loader,
     ):
         batches = iter(loader)
-        wait_for_prepared(loader, 2)
-        for _ in range(4):
+        wait_for_prepared(loader, AHEAD // 2)
+        for _ in range(AHEAD):
             next(batches)
-            time.sleep(0.05)
-        before = calls.copy()
+            time.sleep(STEP_SECONDS)
+        before, prepared = calls.copy(), worker.progress().batches
         for _ in range(BATCHES):
             next(batches)
-            time.sleep(0.05)
-        files = {file for (file, _), count in (calls - before).items() if count >= BATCHES}
+            time.sleep(STEP_SECONDS)
+        assert worker.progress().batches - prepared > BATCHES // 2  # it works at the pace of the loader
+        files = {file for (file, _), count in (calls - before).items() if count >= BATCHES - AHEAD // 2}
         return files, sum(loader.stats().offload["redone"].values())
 
 
-def test_a_prepared_batch_passes_few_files(core_path: Path, tmp_path: Path) -> None:
+def test_a_prepared_batch_passes_few_files(tmp_path: Path) -> None:
+    dataset = write(tmp_path / "long.hr", 2 * (BATCHES + 3 * AHEAD), formats=CORE)
     for attempt in range(5):  # on a busy machine a batch may be late
-        files, made_by_host = files_per_batch(core_path, tmp_path / f"exchange-{attempt}")
+        files, made_by_host = files_per_batch(dataset, tmp_path / f"exchange-{attempt}")
         if not made_by_host:
             break
     assert {"offload/worker/_worker.py", "offload/host/_supply.py", "loader/_iterator.py"} <= files

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +13,8 @@ from headrace.errors import LoaderError
 from headrace.loader._loader import Loader
 from headrace.loader._options import Ranks
 from headrace.loader.batch._finish import pixel_fields
-from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, take_pixels
+from headrace.loader.order._order import EpochBatches
+from headrace.loader.pixels._engine import PixelSource
 from headrace.records import Dataset
 from headrace.transforms import Recipe
 
@@ -58,30 +60,16 @@ class PixelMaker:
         self.dataset = self._loader.dataset  # or the selection of its rows
         self.compiled = self._parts.compiled
         self.fields = pixel_fields(self.dataset, recipe.fields)
-        self._gather = self.dataset.gather
-        self._source: PixelSource | None = None
         parts, world_size = self._parts, recipe.world_size  # not `self`, which the cache would keep alive
-        self._batches = lru_cache(_MAX_RANGES)(
+        self.batches: Callable[[int, int, int, int], EpochBatches] = lru_cache(_MAX_RANGES)(
             lambda epoch, rank, start, stop: parts.batches(Ranks(rank, world_size), epoch, start, stop)
         )
+        """Return a rank's batches of the samples [start, stop) of an epoch: `batches(epoch, rank, start, stop)`."""
 
-    def batch_count(self, *, epoch: int, rank: int, start: int, stop: int) -> int:
-        """Return the number of batches in a rank's share of samples [start, stop) of an epoch."""
-        return len(self._batches(epoch, rank, start, stop))
-
-    def rows(self, number: int, *, epoch: int, rank: int, start: int, stop: int) -> Rows:
-        """Return the rows of one of these batches. IndexError if there is no such batch."""
-        positions, _ = self._batches(epoch, rank, start, stop).batch(number)
-        return self._gather.rows(positions)
-
-    def submit(self, rows: Rows, epoch: int) -> PixelBatch:
-        """Submit a batch to the threads. Returns at once."""
-        self._source = self._source or self._parts.source
-        return self._source.submit(rows, epoch)
-
-    def take(self, batch: PixelBatch) -> dict[str, Stack]:
-        """Return the pixels of a finished batch, by field."""
-        return dict(zip(self.fields, take_pixels(batch), strict=True))
+    @property
+    def source(self) -> PixelSource:
+        """The threads that make the pixels, started on first use."""
+        return self._parts.source
 
     def close(self) -> None:
         """End the threads."""

@@ -20,7 +20,7 @@ from headrace.loader._state import LoaderState
 from headrace.loader._threads import Stopped, StopSign, check, wait_for
 from headrace.loader.batch._stats import Meters
 from headrace.loader.order._order import EpochBatches, EpochPlan, Order
-from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Samples, Stack
+from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Samples, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft
 from headrace.records import Dataset
 from headrace.records.index.gather import Gather
@@ -51,6 +51,7 @@ __all__ = [
     "find_provider",
     "samples_of",
     "submit",
+    "take_pixels",
     "wait_for",
 ]
 

@@ -13,7 +13,7 @@ from headrace.loader.batch._callables import SampleCallables
 from headrace.loader.batch._collate import Collator, RaggedRule, RowNamer
 from headrace.loader.batch._stats import Meters
 from headrace.loader.batch.output import Output, as_tensors
-from headrace.loader.pixels._engine import PixelSource, Rows, Stack
+from headrace.loader.pixels._engine import PixelSource, Rows, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
 from headrace.transforms import Compiled
@@ -54,7 +54,8 @@ class Finisher:
 
     def finish(self, draft: Draft, source: PixelSource, stop: StopSign) -> Any:
         """Return the batch, collated by `collate_fn` if there is one, before the functions of a batch."""
-        stacks = self._errors.settle(draft, source, stop)
+        failed = draft.batch.failures()
+        stacks = self._errors.settle(draft, source, stop) if failed else take_pixels(draft.batch)
         started = time.perf_counter()
         pixels = dict(zip(self._pixel_names, stacks, strict=True))
         values = {name: self._gather.values(name, draft.rows) for name in self._fields if name not in pixels}

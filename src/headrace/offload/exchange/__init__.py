@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exchange: the folder through which hosts and offload workers communicate, and the prepared batches in it."""
 
-from headrace.offload.exchange._batch_io import PreparedBatch
+from headrace.offload.exchange._batch_file import PreparedBatch
 from headrace.offload.exchange._documents import BatchName, Heartbeat, Stretch
 from headrace.offload.exchange._host import HostExchange
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
@@ -94,10 +93,6 @@ class Stretch(NamedTuple):
     bottom: int
     top: int
 
-    def wants(self, name: BatchName) -> bool:
-        """Whether a batch is one of them."""
-        return (name.epoch, name.start, name.stop) == self[:3] and self.bottom <= name.number < self.top
-
 
 class Origin(NamedTuple):
     """Which run, session and recipe a prepared batch belongs to."""
@@ -106,10 +101,6 @@ class Origin(NamedTuple):
     session: str
     recipe: str
     """Digest of the recipe's file."""
-
-    def labels(self, name: BatchName) -> dict[str, Any]:
-        """Return the metadata that identifies a batch in its file."""
-        return {"version": VERSION, **self._asdict(), **name._asdict()}
 
 
 def run_folder(exchange: Path, run: str) -> Path:
@@ -130,10 +121,6 @@ def rank_of(name: str) -> int | None:
     """Return the rank from a folder's name, or None."""
     match = _RANK.fullmatch(name)
     return None if match is None else int(match[1])
-
-
-def batch_file(name: BatchName) -> str:
-    return f"{name.epoch}-{name.start}-{name.stop}-{name.number}{SUFFIX}"
 
 
 def batch_of(file: str, rank: int) -> BatchName | None:
@@ -208,22 +195,6 @@ def _start_time(number: int) -> int | None:
     except OSError:
         return None
     return 0 if stat[0] in "ZX" else int(stat[19])
-
-
-class SilenceTimer:
-    """Measures how long ago a count last changed, by this process' clock. Clocks of machines are never compared."""
-
-    def __init__(self) -> None:
-        self._last: object = None
-        self._changed = time.monotonic()
-
-    def note(self, count: object) -> None:
-        if count != self._last:
-            self._last, self._changed = count, time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._changed
 
 
 # Checks of untrusted values.
@@ -414,11 +385,6 @@ class Heartbeat:
     def is_vacant(self) -> bool:
         """Whether another offload worker may take the rank over at once."""
         return self.state in ("ended", "refused") or is_gone(self.process)
-
-    def published(self, name: BatchName) -> bool:
-        """Whether a batch that the host still wants can be read."""
-        stretch = (name.epoch, name.start, name.stop)
-        return any(mark[:3] == stretch and mark[3] <= name.number < mark[4] for mark in self.marks)
 
     def to_json(self) -> dict[str, Any]:
         members = {_KEYS.get(name, name): getattr(self, name) for name in _MEMBERS}

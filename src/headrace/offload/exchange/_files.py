@@ -267,3 +267,19 @@ class CellReader(Generic[Document]):
                 time.sleep(_CELL_RETRY_SECONDS)
         self._invalid = (content, None)  # nobody is writing it: the same bytes stay damaged
         return None
+
+
+class SilenceTimer:
+    """Measures how long ago a count last changed, by this process' clock. Clocks of machines are never compared."""
+
+    def __init__(self) -> None:
+        self._last: object = None
+        self._changed = time.monotonic()
+
+    def note(self, count: object) -> None:
+        if count != self._last:
+            self._last, self._changed = count, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._changed

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import BadPreparedBatch, ExchangeError
-from headrace.offload.exchange._batch_file import LIMITS, Limits, bad_batch
-from headrace.offload.exchange._batch_io import BatchReader, Memory, PreparedBatch
+from headrace.offload.exchange._batch_file import LIMITS, BatchReader, Limits, Memory, PreparedBatch, batch_file
+from headrace.offload.exchange._batch_header import bad_batch
 from headrace.offload.exchange._documents import (
     BEAT_SECONDS,
     HOST_CELL,
@@ -36,9 +36,7 @@ from headrace.offload.exchange._documents import (
     Heartbeat,
     HostRequest,
     Origin,
-    SilenceTimer,
     Stretch,
-    batch_file,
     digest,
     new_token,
     parse_object,
@@ -47,7 +45,14 @@ from headrace.offload.exchange._documents import (
     run_folder,
     this_process,
 )
-from headrace.offload.exchange._files import CellReader, read_cell_bytes, read_small_file, unpack_cell, write_cell
+from headrace.offload.exchange._files import (
+    CellReader,
+    SilenceTimer,
+    read_cell_bytes,
+    read_small_file,
+    unpack_cell,
+    write_cell,
+)
 from headrace.offload.exchange._folder import (
     make_rank_folder,
     remove_dead_ranks,
@@ -63,6 +68,12 @@ _REMAKE_SECONDS = 2.0
 # Requests within this time are written together: one write per small batch would cost a few per cent of a core.
 _TOGETHER_SECONDS = 0.005
 _CLOSE_SECONDS = 5.0
+
+
+def is_published(name: BatchName, beat: Heartbeat | None) -> bool:
+    """Whether a batch that the host still wants can be read, according to the offload worker's heartbeat."""
+    marks = () if beat is None else beat.marks
+    return any(mark[:3] == (name.epoch, name.start, name.stop) and mark[3] <= name.number < mark[4] for mark in marks)
 
 
 class HostHeartbeat:
@@ -263,8 +274,7 @@ class HostExchange:
 
     def ready(self, name: BatchName) -> bool:
         """Whether a requested batch can be read. Reads one small file."""
-        beat = self.heartbeat()
-        return beat is not None and beat.published(name)
+        return is_published(name, self.heartbeat())
 
     def read(self, name: BatchName, limits: Limits = LIMITS) -> PreparedBatch | None:
         """Return a prepared batch; None if it is not ready.
@@ -274,8 +284,7 @@ class HostExchange:
                 worker could not make it.
 
         """
-        last = self._own(self._heartbeat.last)
-        known = last is not None and last.published(name)  # the offload worker may be several batches ahead
+        known = is_published(name, self._own(self._heartbeat.last))  # the offload worker may be several batches ahead
         if not known and not self.ready(name):
             return None
         path = f"{self._folder}{os.sep}{batch_file(name)}"

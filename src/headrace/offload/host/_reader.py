@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from headrace.errors import BadPreparedBatch
-from headrace.loader.supply import Samples, Stack, StopSign
+from headrace.loader.supply import Samples, Stack
 from headrace.offload._cost import resident_bytes
 from headrace.offload.exchange import BatchName, Heartbeat, HostExchange, Stretch
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes
@@ -79,7 +79,8 @@ class PreparedBatches:
         self._next: Stretch | None = None
         self._must_request = True
         self._unreported = 0
-        self._ended = False
+        self.ended = False
+        """Whether the reading thread should end."""
         self._updated = self._last_read = self._requested = time.monotonic()
         self._read_at = self._memory_at = 0.0
         self.beat: Heartbeat | None = None
@@ -120,7 +121,7 @@ class PreparedBatches:
     def end(self) -> None:
         """Wake the reading thread, so that it ends at once."""
         with self._changed:
-            self._ended = True
+            self.ended = True
             self._changed.notify_all()
 
     def _request_soon(self) -> None:
@@ -207,12 +208,12 @@ class PreparedBatches:
         number = self._top - 1
         if self._has_enough:
             with self._changed:
-                if self._has_enough and not self._ended:
+                if self._has_enough and not self.ended:
                     self._changed.wait(_BEAT_AGE_SECONDS)
             return
         if (early := self._read_at - time.monotonic()) > 0:
             with self._changed:
-                if not self._ended:
+                if not self.ended:
                     self._changed.wait(early)
             return
         try:
@@ -311,26 +312,25 @@ class ReadingThread:
     """Reads prepared batches until it is stopped; then only batches of the next epoch are still requested."""
 
     def __init__(self, prepared: PreparedBatches) -> None:
-        self._prepared, self._stop = prepared, StopSign()
-        self._thread = threading.Thread(target=_run, args=(prepared, self._stop), name="headrace-offload", daemon=True)
+        self._prepared = prepared
+        self._thread = threading.Thread(target=_run, args=(prepared,), name="headrace-offload", daemon=True)
 
     def start(self) -> None:
         """Start after the first request is known: the offload worker would remove its batches at an empty one."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let it end, without waiting for it."""
-        self._stop.set()
+        """Let it end, without waiting for it. Takes no lock, so finalizers may call it."""
+        self._prepared.ended = True
 
     def join(self) -> None:
-        self._stop.set()
         self._prepared.end()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
 
-def _run(prepared: PreparedBatches, stop: StopSign) -> None:
-    while not stop.is_set() and threading.main_thread().is_alive():
+def _run(prepared: PreparedBatches) -> None:
+    while not prepared.ended and threading.main_thread().is_alive():
         try:
             prepared.request()
             prepared.step()

@@ -18,9 +18,8 @@ from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, StopSign, check
 from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._documents import MALFORMED, check_text, short_text
-from headrace.offload.host._pace import HostPace
 from headrace.offload.host._record import EpochRecord
-from headrace.offload.host._supply import OffloadSupply
+from headrace.offload.host._supply import HostPace, OffloadSupply
 from headrace.offload.strategies._model import Times
 from headrace.offload.strategies._pattern import HOST_ONLY, Pattern
 from headrace.offload.strategies._strategies import Decision, Outlook, Strategy

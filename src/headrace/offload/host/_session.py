@@ -19,16 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ExchangeError
-from headrace.loader.supply import EpochPlan, EpochStart, LoaderState, PixelSource, SupplyContext, samples_of
+from headrace.loader.supply import EpochPlan, EpochStart, LoaderState, SupplyContext, samples_of
 from headrace.offload.exchange import BatchName, HostExchange
-from headrace.offload.exchange._batch_file import BatchShapes
-from headrace.offload.exchange._batch_io import Buffers
-from headrace.offload.host._pace import PaceMeter
+from headrace.offload.exchange._batch_file import BatchShapes, Buffers
 from headrace.offload.host._reader import READ_AHEAD, PreparedBatches, ReadingThread
 from headrace.offload.host._record import EpochRecord, recorded_pattern
 from headrace.offload.host._schedule import EpochScheduler, OffloadKnowledge
 from headrace.offload.host._stats import HostResources, report_epoch, summarise_offload
-from headrace.offload.host._supply import OffloadCounts, OffloadSupply, Turns
+from headrace.offload.host._supply import OffloadCounts, OffloadSupply, PaceMeter, Turns
 from headrace.offload.strategies._pattern import HOST_ONLY
 from headrace.offload.strategies._strategies import Strategy
 
@@ -68,7 +66,7 @@ class OffloadSession:
             )
         if not plan.remaining:
             return None
-        exchange = self._connect(plan, epoch.recipe, source)
+        exchange = self._connect(plan, epoch.recipe)
         prepared = PreparedBatches(
             exchange,
             BatchName(begun.epoch, plan.rank, plan.start, plan.stop, plan.remaining - 1),
@@ -110,7 +108,7 @@ class OffloadSession:
         taken = supply.taken
         return supply, lambda batches: record.after(batches, taken)
 
-    def _connect(self, plan: EpochPlan, recipe: dict[str, Any], source: PixelSource) -> HostExchange | None:
+    def _connect(self, plan: EpochPlan, recipe: dict[str, Any]) -> HostExchange | None:
         """Return the exchange, opened for the first epoch and again after an error; None if it cannot be used."""
         if self._process != os.getpid():  # a forked child must not touch the parent's exchange
             self._process, self._exchange = os.getpid(), None
@@ -124,7 +122,7 @@ class OffloadSession:
                 rank=plan.rank,
                 recipe=recipe,
                 rows=self._context.dataset.rows,
-                take=_pinned_memory(self._context) or getattr(source, "memory", None),
+                take=_pinned_memory(self._context),
             )
         except ExchangeError as error:
             if plan.world_size > 1:

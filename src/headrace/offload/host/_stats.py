@@ -8,10 +8,9 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from headrace.offload.host._pace import BUSY
 from headrace.offload.host._reader import PreparedBatches
 from headrace.offload.host._schedule import OffloadKnowledge
-from headrace.offload.host._supply import OffloadCounts
+from headrace.offload.host._supply import BUSY, OffloadCounts
 from headrace.offload.strategies._model import Watts
 from headrace.offload.strategies._strategies import seconds_text
 

@@ -8,62 +8,79 @@ check; nothing else happens.
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import io
-import threading
+import os
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.offload.exchange._batch_file import pack_batch
-from headrace.offload.exchange._batch_io import PublishedBatches
+from headrace.errors import LoaderError
+from headrace.loader import PixelMaker
+from headrace.loader.supply import PixelBatch, PixelSource, Rows, samples_of, take_pixels
+from headrace.offload.exchange._batch_file import (
+    LIMITS,
+    BatchFile,
+    BatchShapes,
+    BatchWriter,
+    batch_file,
+    name_arrays,
+    pack_batch,
+)
 from headrace.offload.exchange._documents import (
-    ABANDONED_SECONDS,
     HOST_CELL,
     MALFORMED,
     RECIPE,
     ROWS,
-    TAKEOVER_SECONDS,
+    TEMPORARY,
     WORKER_CELL,
     BatchName,
     Heartbeat,
     HostRequest,
     Origin,
-    Process,
-    SilenceTimer,
     State,
     Stretch,
+    batch_of,
     digest,
-    is_gone,
     parse_object,
-    this_machine,
     this_process,
 )
 from headrace.offload.exchange._files import (
     CellReader,
+    SilenceTimer,
     is_folder,
-    read_cell,
+    opened_folder,
     read_cell_bytes,
     read_small_file,
+    remove_file,
     write_cell,
 )
-from headrace.offload.worker._makers import BatchMaker
+from headrace.offload.worker._checks import is_abandoned, is_held, read_heartbeat, read_rows
+from headrace.records import Dataset
+from headrace.transforms import Recipe
 
+MAX_SAMPLES = 1 << 16
+"""Per batch. Memory for its bookkeeping is allocated before anything else of it is known."""
+MAX_ADOPTED = 100_000
+"""Files that are looked at in a folder that is taken over."""
 MAX_RECIPE_BYTES = 1 << 20
 MAX_ROWS = 1 << 26
-_MAX_ROWS_HEADER = 1 << 12
 # After a claim, a worker waits this long and checks that the cell still has its name.
 _CLAIM_SECONDS = 0.05
 _LOOK_SECONDS = 0.01
 _ABANDONED_CHECK_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
 _TIMED_BATCHES = 16
+# A heartbeat takes 0.2 ms on each side. New batches are announced together while the host has this many to read.
+_ENOUGH_UNREAD = 4
+_ANNOUNCE_SECONDS = 0.05
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -88,7 +105,6 @@ class RankCells:
         self.request = self._read_request()
         self.origin = Origin(folder.parent.name, self.request.session, digest(content))
         self._beat = 0
-        self._lock = threading.Lock()
         self._silence = SilenceTimer()
 
     def _read_request(self) -> HostRequest:
@@ -128,19 +144,18 @@ class RankCells:
         return holder is not None and holder.worker == self._worker
 
     def write(self, beat: Heartbeat) -> None:
-        """Write the cell, with the next beat. Any thread may call this. RankGone if another worker has the rank."""
-        with self._lock:
-            try:
-                unchanged = read_cell_bytes(self.folder / WORKER_CELL) == self._written
-                holder = None if unchanged else read_heartbeat(self.folder)
-            except FileNotFoundError:
-                raise RankGone(f"{self.folder} was removed") from None
-            if holder is not None and (holder.worker, holder.session) != (self._worker, self.origin.session):
-                raise RankGone(f"{self.folder}: the offload worker {holder.worker} has taken over")
-            self._beat += 1
-            self._write(
-                replace(beat, session=self.origin.session, worker=self._worker, beat=self._beat, process=self._process)
-            )
+        """Write the cell, with the next beat. For one thread at a time. RankGone if another worker has the rank."""
+        try:
+            unchanged = read_cell_bytes(self.folder / WORKER_CELL) == self._written
+            holder = None if unchanged else read_heartbeat(self.folder)
+        except FileNotFoundError:
+            raise RankGone(f"{self.folder} was removed") from None
+        if holder is not None and (holder.worker, holder.session) != (self._worker, self.origin.session):
+            raise RankGone(f"{self.folder}: the offload worker {holder.worker} has taken over")
+        self._beat += 1
+        self._write(
+            replace(beat, session=self.origin.session, worker=self._worker, beat=self._beat, process=self._process)
+        )
 
     def _write(self, beat: Heartbeat) -> None:
         try:
@@ -149,48 +164,140 @@ class RankCells:
             raise RankGone(f"{self.folder} was removed") from None
 
 
-def read_rows(path: Path, max_rows: int) -> npt.NDArray[np.int64] | None:
-    """Read the rows of a selection; None if there is none, ValueError or OSError if it is not an array of int64."""
-    try:
-        content = read_small_file(path, _MAX_ROWS_HEADER + 8 * max_rows)
-    except FileNotFoundError:
-        return None
-    try:
-        file = io.BytesIO(content)
-        version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file, max_header_size=_MAX_ROWS_HEADER)
-        rows = np.frombuffer(content, np.int64, offset=file.tell())
-        if dtype != np.int64 or shape != rows.shape:
-            raise ValueError(f"{dtype} of shape {shape} in {len(content)} bytes")
-    except MALFORMED as error:
-        raise ValueError(f"{path} must be an array of int64 with one dimension: {error}") from None
-    return rows
+class CannotPrepare(LoaderError):
+    """A batch is too large, or a sample of it cannot be loaded: the host makes it itself."""
 
 
-def is_abandoned(host: Process, silent_seconds: float) -> bool:
-    """Whether a host is dead. On this machine that is certain; a host on another machine must have been silent."""
-    if host.machine and host.machine == this_machine():
-        return is_gone(host)
-    return silent_seconds > ABANDONED_SECONDS
+class BatchMaker:
+    """Makes the prepared batches of a recipe, with the same rows, random draws and bits as the loader.
+
+    A prepared batch contains the pixel fields and the rows that they come from. Everything else of a batch (labels,
+    boxes, the user's functions) costs the host microseconds and stays there. For one thread at a time.
+    """
+
+    def __init__(
+        self, dataset: Dataset, recipe: Recipe, *, threads: int = 1, rows: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        """`rows` is the selection of samples, if the recipe has the digest of one."""
+        self._pixels = PixelMaker(dataset, recipe, threads=threads, rows=rows)
+        self._gather = self._pixels.dataset.gather
+        self._shapes = BatchShapes(self._pixels.dataset, self._pixels.fields, self._pixels.compiled)
+        self._source: PixelSource | None = None
+        self.fields = self._pixels.fields
+        self.batch_size = recipe.batch_size
+        """Samples per batch and rank."""
+        self.close = self._pixels.close
+
+    def batch_count(self, epoch: int, rank: int, start: int, stop: int) -> int:
+        """Return the number of batches in a rank's share of samples [start, stop) of an epoch."""
+        return len(self._pixels.batches(epoch, rank, start, stop))
+
+    def begin(self, name: BatchName) -> PendingBatch:
+        """Submit a batch to the threads and return at once. CannotPrepare if it is too large, IndexError if none."""
+        if self.batch_size > MAX_SAMPLES:
+            raise CannotPrepare(f"batch_size must be at most {MAX_SAMPLES} to be prepared; got {self.batch_size}")
+        batches = self._pixels.batches(name.epoch, name.rank, name.start, name.stop)
+        rows, _ = samples_of(batches, name.number, self._gather)
+        shape = self._shapes.of(rows)
+        if shape is not None and shape.limits.n_bytes > LIMITS.n_bytes:
+            raise CannotPrepare(
+                f"a prepared batch must have at most {LIMITS.n_bytes} bytes; batch {name.number} of epoch {name.epoch} "
+                f"has {shape.n_bytes}: use smaller batches or images"
+            )
+        self._source = self._source or self._pixels.source
+        return PendingBatch(name, self.fields, rows, self._source.submit(rows, name.epoch))
 
 
-def is_held(folder: Path, worker: str, silence: SilenceTimer, session: str | None = None) -> bool:
-    """Whether another live offload worker has the rank; with `session`, only one that works for that session."""
-    holder = read_heartbeat(folder)
-    if holder is None or holder.worker == worker or session not in (None, holder.session):
-        return False
-    silence.note((holder.worker, holder.beat))
-    return not holder.is_vacant and silence.seconds < TAKEOVER_SECONDS
+class PendingBatch:
+    """A batch in progress."""
+
+    def __init__(self, name: BatchName, fields: tuple[str, ...], rows: Rows, batch: PixelBatch) -> None:
+        self.name, self._fields, self._rows, self._batch = name, fields, rows, batch
+        self.wait = batch.wait
+
+    def take(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of a batch that is done; CannotPrepare if a sample could not be loaded."""
+        failures = self._batch.failures()
+        if failures:
+            position, field, _, kind, message = min(failures)
+            raise CannotPrepare(
+                f"batch {self.name.number} of epoch {self.name.epoch}, rank {self.name.rank}: field "
+                f"{self._fields[field]!r} of row {int(self._rows[position])}: {kind}: {message}"
+            )
+        return name_arrays(dict(zip(self._fields, take_pixels(self._batch), strict=True)), self._rows)
 
 
-def read_heartbeat(folder: Path) -> Heartbeat | None:
-    """Read the offload worker's cell; None if there is no worker, or the cell is not valid."""
-    document = read_cell(folder / WORKER_CELL)
-    try:
-        return None if document is None else Heartbeat.from_json(document)
-    except ValueError:
-        return None
+class PublishedBatches:
+    """The batch files of one rank, for the offload worker that owns them. For one thread.
+
+    One file that is not wanted any more is kept as a spare: the next batch is written over it, which saves the file
+    system freeing and finding blocks. Others are removed.
+    """
+
+    def __init__(self, folder: Path, rank: int, token: str) -> None:
+        self._folder = folder
+        self._temporary = f".batch.{token}{TEMPORARY}"
+        self._writer = BatchWriter()
+        self._spare: tuple[BatchName, int] | None = None
+        self.held: dict[BatchName, int] = {}
+        """The bytes of each published batch."""
+        # Take over what an earlier offload worker has published, and remove its temporary files.
+        with opened_folder(folder, listing=True) as inside, os.scandir(inside) as entries:
+            for entry in islice(entries, MAX_ADOPTED):
+                name = batch_of(entry.name, rank)
+                if name is not None and entry.is_file(follow_symlinks=False):
+                    self.held[name] = entry.stat(follow_symlinks=False).st_size
+                elif entry.name.startswith(".batch."):
+                    remove_file(entry.name, dir_fd=inside)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of all published batches, without the spare."""
+        return sum(self.held.copy().values())  # a copy: other threads ask too
+
+    def write(self, name: BatchName, content: BatchFile) -> None:
+        """Publish a batch: write it under a temporary name, sync, rename. An OSError leaves nothing behind."""
+        spare, self._spare = self._spare, None
+        with opened_folder(self._folder) as folder:
+            try:
+                if spare is not None:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(batch_file(spare[0]), self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
+                self._writer.write(self._temporary, content, dir_fd=folder)
+                os.replace(self._temporary, batch_file(name), src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    remove_file(self._temporary, dir_fd=folder)
+                raise
+        self.held[name] = content.n_bytes
+
+    def keep_only(self, wanted: Callable[[BatchName], bool]) -> None:
+        """Remove all batches that are not wanted, but keep one file as a spare."""
+        if self._spare is not None and wanted(self._spare[0]):
+            self.held[self._spare[0]] = self._spare[1]
+            self._spare = None
+        for name in [name for name in self.held if not wanted(name)]:
+            n_bytes = self.held.pop(name)
+            if self._spare is None:
+                self._spare = (name, n_bytes)
+            else:
+                self._remove(name)
+
+    def drop_spare(self) -> None:
+        """Remove the spare, to free its space."""
+        if self._spare is not None:
+            self._remove(self._spare[0])
+            self._spare = None
+
+    def _remove(self, name: BatchName) -> None:
+        with contextlib.suppress(OSError), opened_folder(self._folder) as folder:
+            remove_file(batch_file(name), dir_fd=folder)
+
+
+def is_wanted(name: BatchName, stretches: Collection[Stretch]) -> bool:
+    """Whether a batch is in one of these stretches."""
+    stretch = (name.epoch, name.start, name.stop)
+    return any(each[:3] == stretch and each.bottom <= name.number < each.top for each in stretches)
 
 
 class ServedRank:
@@ -198,16 +305,18 @@ class ServedRank:
 
     def __init__(self, cells: RankCells, maker: BatchMaker, token: str) -> None:
         self.cells, self.maker = cells, maker
-        self._files = PublishedBatches(cells.folder, cells.rank, token)
+        self.files = PublishedBatches(cells.folder, cells.rank, token)
         self._stretches: tuple[Stretch, ...] = ()
         self._complaint = ""
         self._updated = self._checked = 0.0
         # By epoch, start, stop and bottom of a stretch: the mark, and the top for which it was found.
         self._marks: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+        self._announced = self._marks.copy()
+        self._announced_batches, self._announced_at = 0, 0.0
         self._retry_at = 0.0
         self._begun: float | None = None
         self._times: deque[float] = deque(maxlen=_TIMED_BATCHES)
-        self._batch_bytes = max(self._files.held.values(), default=0)
+        self._batch_bytes = max(self.files.held.values(), default=0)
         self.seconds_per_batch: float | None = None
         self.state: State = "waiting"
         self.reason = ""
@@ -230,10 +339,6 @@ class ServedRank:
     def trouble(self) -> str:
         """What is wrong now: with the folder, with the host's request, or with its cell."""
         return self.reason or self._complaint or self.cells.fault or ""
-
-    @property
-    def held_bytes(self) -> int:
-        return self._files.held_bytes
 
     def update(self, ahead_bytes: int) -> None:
         """Read the host's request, at most every 10 ms. RankGone if there is no host any more."""
@@ -270,15 +375,15 @@ class ServedRank:
         return name
 
     def _has_room(self, in_progress: int) -> bool:
-        if not self._files.held and not in_progress:
+        if not self.files.held and not in_progress:
             return True
         coming = (in_progress + 1) * self._batch_bytes  # unknown, 0, before the first batch
-        return coming > 0 and self._files.held_bytes + coming <= self.ahead_bytes
+        return coming > 0 and self.files.held_bytes + coming <= self.ahead_bytes
 
     def _next_of(self, stretch: Stretch, in_progress: Collection[BatchName]) -> BatchName | None:
         for number in range(self._mark(stretch) - 1, stretch.bottom - 1, -1):
             name = self._name(stretch, number)
-            if name not in in_progress and name not in self._files.held:
+            if name not in in_progress and name not in self.files.held:
                 return name
         return None
 
@@ -290,7 +395,7 @@ class ServedRank:
         mark, top = self._marks.get(stretch[:4], (0, -1))
         if stretch.top > top or not stretch.bottom <= mark <= stretch.top:
             mark = stretch.top
-        while mark > stretch.bottom and self._name(stretch, mark - 1) in self._files.held:
+        while mark > stretch.bottom and self._name(stretch, mark - 1) in self.files.held:
             mark -= 1
         self._marks[stretch[:4]] = (mark, stretch.top)
         return mark
@@ -299,9 +404,9 @@ class ServedRank:
         """Remove what the host does not want any more."""
         self._complaint = ""
         self._stretches = tuple(stretch for stretch in self.cells.request.stretches if self._exists(stretch))
-        self._files.keep_only(self.wants)
+        self.files.keep_only(self.wants)
         if not self._stretches:
-            self._files.drop_spare()
+            self.files.drop_spare()
         known = {stretch[:4] for stretch in self._stretches}
         self._marks = {key: mark for key, mark in self._marks.items() if key in known}
         self._update_marks()
@@ -311,14 +416,12 @@ class ServedRank:
             self._mark(stretch)
 
     def wants(self, name: BatchName) -> bool:
-        return any(stretch.wants(name) for stretch in self._stretches)
+        return is_wanted(name, self._stretches)
 
     def _exists(self, stretch: Stretch) -> bool:
         """Whether the epoch has such batches: a host could request 2**48 of them."""
         try:
-            count = self.maker.batch_count(
-                epoch=stretch.epoch, rank=self.cells.rank, start=stretch.start, stop=stretch.stop
-            )
+            count = self.maker.batch_count(stretch.epoch, self.cells.rank, stretch.start, stretch.stop)
         except MALFORMED:
             count = 0
         if stretch.top > count:
@@ -335,13 +438,13 @@ class ServedRank:
             content = pack_batch(name, self.cells.origin, batch, declined)
         except ValueError as error:
             content = pack_batch(name, self.cells.origin, {}, str(error))
-        self._files.write(name, content)
+        self.files.write(name, content)
         self.state, self.reason = "working", ""
         self.written_bytes += content.n_bytes
-        self.batches += 1
         if declined is None or not self._batch_bytes:
             self._batch_bytes = content.n_bytes
         self._update_marks()
+        self.batches += 1
         now = time.monotonic()
         if self._begun is not None:
             self.busy_seconds += now - self._begun
@@ -354,24 +457,39 @@ class ServedRank:
         """Wait before the next attempt: the folder is full or cannot be used. RankGone if it does not exist."""
         if not is_folder(self.cells.folder):
             raise RankGone(f"{self.cells.folder} was removed") from None
-        self._files.drop_spare()
+        self.files.drop_spare()
         self.state = "full" if error.errno in _DISK_FULL else "trouble"
         self.reason = f"{self.cells.folder}: {error.strerror or error}"
         self._retry_at = time.monotonic() + _RETRY_SECONDS
         self._begun = None
 
+    @property
+    def must_announce(self) -> bool:
+        """Whether to write a heartbeat now, because of batches that the host does not know about.
+
+        At once if the host may be waiting for one, else for several batches together.
+        """
+        if self.batches == self._announced_batches:
+            return False
+        stretch = self._stretches[0] if self._stretches else Stretch(0, 0, 0, 0, 0)
+        mark, _ = self._announced.get(stretch[:4], (stretch.top, 0))
+        is_soon = time.monotonic() - self._announced_at < _ANNOUNCE_SECONDS
+        return not is_soon or stretch.top - mark < _ENOUGH_UNREAD
+
     def heartbeat(self) -> Heartbeat:
-        """Return the figures of this rank."""
+        """Return the figures of this rank, to be written now."""
+        self._announced_batches, self._announced_at = self.batches, time.monotonic()
+        self._announced = self._marks.copy()  # after the count: the main thread may publish a batch meanwhile
         return Heartbeat(
             session="",
             worker="",
             beat=0,
             state=self.state,
             reason=self.trouble,
-            marks=tuple((*key[:3], *mark) for key, mark in self._marks.copy().items()),
+            marks=tuple((*key[:3], *mark) for key, mark in self._announced.items()),
             batches=self.batches,
             busy_seconds=self.busy_seconds,
             seconds_per_batch=self.seconds_per_batch,
             ahead_bytes=self.ahead_bytes,
-            held_bytes=self.held_bytes,
+            held_bytes=self.files.held_bytes,
         )

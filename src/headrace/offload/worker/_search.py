@@ -7,6 +7,7 @@ most a fraction of a second, however many ranks there are, so that the ranks bei
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
@@ -17,21 +18,63 @@ from headrace.offload.exchange._documents import (
     HOST_CELL,
     Heartbeat,
     HostRequest,
-    SilenceTimer,
     short_text,
 )
-from headrace.offload.exchange._files import Refused, read_cell
+from headrace.offload.exchange._files import Refused, SilenceTimer, read_cell
 from headrace.offload.exchange._folder import MAX_LISTED, rank_folders, remove_abandoned_rank, unfinished_folders
-from headrace.offload.worker._makers import Makers
-from headrace.offload.worker._rank import RankCells, RankGone, ServedRank, is_abandoned, is_held
+from headrace.offload.worker._checks import is_abandoned, is_held
+from headrace.offload.worker._rank import BatchMaker, RankCells, RankGone, ServedRank
+from headrace.records import open_dataset
+from headrace.transforms import Recipe
 
 IDLE_SECONDS = 0.2
 BUSY_SECONDS = 1.0
+MAX_RECIPES = 16
+"""Recipes at a time: each has threads, memory and an open dataset of its own."""
 MAX_RANKS = 1024
 """Ranks that one offload worker serves at a time."""
+_MAX_ROWS_PER_SAMPLE = 16
 _SEARCH_SECONDS = 0.25
 _FAULT_SECONDS = 5.0
 _MAX_REMEMBERED = 4096
+
+
+class Makers:
+    """The makers of an offload worker: created for the first rank with a recipe, closed after the last."""
+
+    def __init__(self, dataset: Path, threads: int) -> None:
+        self._path, self._threads = dataset, threads
+        # A selection may repeat samples. One that is far longer than the dataset is treated as an error.
+        self.max_rows = max(1 << 20, _MAX_ROWS_PER_SAMPLE * len(open_dataset(dataset)))
+        self._makers: dict[str, tuple[BatchMaker, int]] = {}
+
+    def take(self, cells: RankCells) -> BatchMaker:
+        """Return the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
+        key = cells.origin.recipe
+        if key in self._makers:
+            maker, users = self._makers[key]
+        elif len(self._makers) >= MAX_RECIPES:
+            raise ValueError(f"an offload worker serves at most {MAX_RECIPES} recipes: start another worker")
+        else:
+            recipe = Recipe.from_json(json.dumps(cells.recipe))
+            maker = BatchMaker(open_dataset(self._path), recipe, threads=self._threads, rows=cells.rows)
+            users = 0
+        self._makers[key] = (maker, users + 1)
+        return maker
+
+    def give_back(self, cells: RankCells) -> None:
+        key = cells.origin.recipe
+        maker, users = self._makers[key]
+        if users > 1:
+            self._makers[key] = (maker, users - 1)
+        else:
+            del self._makers[key]
+            maker.close()
+
+    def close(self) -> None:
+        makers, self._makers = self._makers, {}
+        for maker, _ in makers.values():
+            maker.close()
 
 
 class RankSearch:

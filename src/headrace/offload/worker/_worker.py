@@ -21,9 +21,8 @@ from headrace.errors import HeadraceError
 from headrace.offload._cost import CostMeter
 from headrace.offload.exchange._documents import BEAT_SECONDS, BatchName, new_token
 from headrace.offload.exchange._folder import remove_abandoned_rank
-from headrace.offload.worker._makers import Makers, PendingBatch
-from headrace.offload.worker._rank import RankGone, ServedRank
-from headrace.offload.worker._search import RankSearch
+from headrace.offload.worker._rank import PendingBatch, RankGone, ServedRank
+from headrace.offload.worker._search import Makers, RankSearch
 
 # One round of the loop costs 0.2 ms, which is noticeable on an eighth of a core: rounds are rare while a batch is made.
 _WAIT_SECONDS = 0.1
@@ -54,7 +53,6 @@ class BatchInProgress(NamedTuple):
     """A batch that was submitted, and the rank that it is for."""
 
     rank: ServedRank
-    name: BatchName
     pending: PendingBatch
 
 
@@ -97,6 +95,7 @@ class OffloadWorker:
         self._lost: set[ServedRank] = set()
         self._past_bytes = self._past_batches = 0
         self._has_served = self._stopped = False
+        self._writing = threading.Lock()  # two threads write heartbeats
 
     def stop(self) -> None:
         """Let `run` end soon. Takes no lock, so a signal handler may call it."""
@@ -127,7 +126,7 @@ class OffloadWorker:
             batches=self._past_batches + sum(rank.batches for rank in ranks),
             written_bytes=self._past_bytes + sum(rank.written_bytes for rank in ranks),
             seconds_per_batch=sum(times) / len(times) / max(1, len(ranks)) if times else None,
-            held_bytes=sum(rank.held_bytes for rank in ranks),
+            held_bytes=sum(rank.files.held_bytes for rank in ranks),
             cpu_seconds=self._cost.cpu_seconds,
             trouble=next((rank.trouble for rank in ranks if rank.trouble), self._search.trouble),
         )
@@ -148,6 +147,8 @@ class OffloadWorker:
             with self._contain(rank):
                 if rank not in self._lost:
                     rank.update(ahead_bytes)
+                    if rank.must_announce:
+                        self._write_heartbeat(rank)
                     if rank.is_abandoned():
                         self._lost.add(rank)
                         remove_abandoned_rank(rank.cells.folder)
@@ -184,7 +185,7 @@ class OffloadWorker:
     def _work(self) -> bool:
         """Submit batches and publish the first that is done; False if there is nothing to do."""
         # Forget batches that the host has made itself meanwhile.
-        self._batches = deque(batch for batch in self._batches if batch.rank.wants(batch.name))
+        self._batches = deque(batch for batch in self._batches if batch.rank.wants(batch.pending.name))
         self._submit()
         if not self._batches:
             return False
@@ -226,11 +227,11 @@ class OffloadWorker:
         enough = max(1, -(-_SAMPLES_PER_THREAD * self._threads // rank.maker.batch_size))
         if rank in self._lost or in_progress >= enough + more:
             return False
-        name = rank.next_name([batch.name for batch in self._batches if batch.rank is rank])
+        name = rank.next_name([batch.pending.name for batch in self._batches if batch.rank is rank])
         if name is None:
             return False
         try:
-            self._batches.append(BatchInProgress(rank, name, rank.maker.begin(name)))
+            self._batches.append(BatchInProgress(rank, rank.maker.begin(name)))
         except (HeadraceError, IndexError, ValueError) as error:
             self._publish(rank, name, {}, str(error))
             return False
@@ -241,27 +242,25 @@ class OffloadWorker:
             try:
                 batch = done.pending.take()
             except HeadraceError as error:
-                self._publish(done.rank, done.name, {}, str(error))
+                self._publish(done.rank, done.pending.name, {}, str(error))
             else:
-                self._publish(done.rank, done.name, batch)
+                self._publish(done.rank, done.pending.name, batch)
 
     def _publish(self, rank: ServedRank, name: BatchName, batch: Any, declined: str | None = None) -> None:
         with self._contain(rank):
             rank.publish(name, batch, declined)
-        if rank not in self._lost:
-            self._write_heartbeat(rank)
 
     # Heartbeats.
 
     def _write_heartbeat(self, rank: ServedRank) -> None:
-        beat = replace(
-            rank.heartbeat(),
-            ranks=len(self._shared_ranks),
-            threads=self._threads,
-            written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
-            **self._cost._asdict(),
-        )
-        with contextlib.suppress(OSError):
+        with self._writing, contextlib.suppress(OSError):
+            beat = replace(
+                rank.heartbeat(),
+                ranks=len(self._shared_ranks),
+                threads=self._threads,
+                written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
+                **self._cost._asdict(),
+            )
             rank.cells.write(beat)
 
     @contextlib.contextmanager
