@@ -22,9 +22,8 @@ from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters,
 from headrace.offload import BatchName, Pattern
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
 from headrace.offload.host import _supply
-from headrace.offload.host._record import EpochRecord, recorded_pattern, run_lengths
-from headrace.offload.host._schedule import OffloadKnowledge
-from headrace.offload.host._stats import report_epoch
+from headrace.offload.host._schedule import EpochRecord, OffloadKnowledge, recorded_pattern, run_lengths
+from headrace.offload.host._session import report_epoch
 from headrace.offload.host._supply import HostPace, PaceMeter, wait_limit
 from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (

@@ -28,8 +28,7 @@ from tests.offload.offloading import (
 import headrace
 from headrace.loader import Loader
 from headrace.offload import Offload
-from headrace.offload.strategies._pattern import Pattern
-from headrace.offload.strategies._strategies import Paced
+from headrace.offload.strategies._strategies import Paced, Pattern
 from headrace.offload.worker._rank import PublishedBatches
 from headrace.transforms import PerBatch, PerSample
 

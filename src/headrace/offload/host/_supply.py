@@ -29,8 +29,7 @@ from headrace.loader.supply import (
     wait_for,
 )
 from headrace.offload.host._reader import PreparedBatches, ReadingThread
-from headrace.offload.strategies._model import Times
-from headrace.offload.strategies._pattern import Pattern
+from headrace.offload.strategies._strategies import Pattern, Times
 
 Outcome: TypeAlias = Literal["prepared", "late", "lost", "bad"]
 
