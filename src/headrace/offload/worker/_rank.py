@@ -78,7 +78,8 @@ _LOOK_SECONDS = 0.01
 _ABANDONED_CHECK_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
 _TIMED_BATCHES = 16
-# A heartbeat takes 0.2 ms on each side. New batches are announced together while the host has this many to read.
+# Writing and reading a heartbeat takes time on both sides: new batches are announced together while the host has this
+# many to read, at the latest after `_ANNOUNCE_SECONDS`.
 _ENOUGH_UNREAD = 4
 _ANNOUNCE_SECONDS = 0.05
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
