@@ -97,8 +97,10 @@ def variants(target: GPUTarget) -> Iterator[Variant]:
         for kind in (TileKind.PACKED, TileKind.CODED, TileKind.PALETTE):
             constants = {"KIND": int(kind), "WIDE": wide, "CHAINS": target.warp_size // 32}
             yield Variant("wave", f"{kind.name.lower()} wave, {depth} bit", wave.wave_kernel, constants, 1, values)
-        constants = {"WIDE": wide, "BLOCKS": coded.BLOCKS}
-        yield Variant("coded", f"coded expand, {depth} bit", coded.coded_expand_kernel, constants, coded.WARPS, values)
+        constants = {"WIDE": wide, "BLOCKS": coded.BLOCKS, "CHAINS": 1}
+        yield Variant(
+            "coded", f"coded expand, {depth} bit", coded.coded_expand_kernel, constants, coded.BLOCK_WARPS, values
+        )
         constants = {"WIDE": wide, "BLOCKS": palette.BLOCKS}
         kernel = palette.palette_expand_kernel
         yield Variant("palette", f"palette expand, {depth} bit", kernel, constants, palette.WARPS, values)
@@ -116,12 +118,15 @@ def variants(target: GPUTarget) -> Iterator[Variant]:
 
 
 def _index_variants(target: GPUTarget) -> Iterator[Variant]:
-    """What has two halves, which are launches of their own on AMD's devices (`_lanes.phases_of`)."""
+    """Kernels of two halves, each of which is a launch on AMD GPUs (`_triton_shared.phases_of`)."""
     halves = {"": 3} if target.backend == "cuda" else {", first half": 1, ", second half": 2}
     for half, phases in halves.items():
         constants = {"PHASES": phases, "ACROSS": packed.ACROSS, "CHUNK": packed.CHUNK}
         yield Variant("packed", f"packed index{half}", packed.packed_index_kernel, constants, packed.WARPS, {})
         constants = {"PHASES": phases, "PLANES": coded.PLANES, "CHUNK": coded.INDEX_CHUNK}
         yield Variant("coded", f"coded index{half}", coded.coded_index_kernel, constants, coded.WARPS, {})
-        constants = {"PHASES": phases, "BLOCKS": coded.BLOCKS, "CHUNK": coded.CHUNK}
-        yield Variant("coded", f"coded numbers{half}", coded.coded_numbers_kernel, constants, coded.WARPS, {})
+        for depth, (wide, _pointer) in _DEPTHS.items():
+            name = f"coded numbers, {depth} bit{half}"
+            constants = {"PHASES": phases, "WIDE": wide, "BLOCKS": coded.BLOCKS}
+            constants |= {"CHUNK": coded.CHUNK, "WORDS": coded.WORDS}
+            yield Variant("coded", name, coded.coded_numbers_kernel, constants, coded.BLOCK_WARPS, {})

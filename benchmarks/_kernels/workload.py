@@ -85,9 +85,10 @@ def _packed_index(batch: Batch) -> Work:
     tiles = batch.of(TileKind.PACKED)
     channels = tiles[TileField.CHANNELS]
     groups = channels * _cells(tiles, 4)
-    section = batch.short(tiles, 1 + (channels + 3) // 4 + (channels + 1) // 2)
-    chunks = _up(section, packed.CHUNK)
-    # Positions are written and read again, a byte a group; an entry is four bytes.
+    size_at = 1 + (channels + 3) // 4 + (channels + 1) // 2
+    section = batch.short(tiles, size_at)
+    chunks = _chunks(size_at + 2, section, packed.CHUNK)
+    # Positions are written and read again, one byte per group; an entry is four bytes.
     n_bytes = section.sum() + (2 + 4) * groups.sum() + TABLE_BYTES * tiles.shape[1]
     return Work("packed index", tiles.shape[1], (int(chunks.sum()), int(channels.sum())), int(n_bytes))
 
@@ -97,8 +98,8 @@ def _coded_index(batch: Batch) -> Work:
     channels, blocks, layout = tiles[TileField.CHANNELS], _cells(tiles, 8), _Sections(batch, tiles)
     planes = _up(channels, coded.PLANES)
     steps = planes * (_up(tiles[TileField.WIDTH], 8) + 3)
-    turns = _up(layout.classes, coded.INDEX_CHUNK).sum(), planes.sum(), steps.sum()
-    # Of a block its position, written and read, and three words; of a plane twelve words.
+    turns = _chunks(layout.begin, layout.classes, coded.INDEX_CHUNK).sum(), planes.sum(), steps.sum()
+    # Per block a position, written and read, and three words; per plane twelve words.
     n_bytes = layout.classes.sum() + ((2 + 12) * channels * blocks + 48 * channels).sum() + TABLE_BYTES * tiles.shape[1]
     return Work("coded index", tiles.shape[1], tuple(map(int, turns)), int(n_bytes))
 
@@ -106,25 +107,23 @@ def _coded_index(batch: Batch) -> Work:
 def _coded_numbers(batch: Batch) -> Work:
     tiles = batch.of(TileKind.CODED)
     channels, blocks, layout = tiles[TileField.CHANNELS], _cells(tiles, 8), _Sections(batch, tiles)
-    turns = _up(layout.unary, coded.CHUNK).sum(), (channels * _up(blocks, coded.BLOCKS)).sum()
-    # At most 64 numbers a block are written and read again; its words are read and one of them is written.
-    n_bytes = layout.unary.sum() + ((2 * 64 + 12) * channels * blocks + 48 * channels).sum()
-    return Work("coded numbers", int(channels.sum()), tuple(map(int, turns)), int(n_bytes))
+    # Sections start anywhere in a word: one more word than their bytes need is assumed.
+    chunks = _chunks(np.full_like(layout.unary, 3), layout.unary, coded.CHUNK)
+    groups = channels * _up(blocks, coded.BLOCKS)
+    turns = int(chunks.sum()), int(groups.sum()), int(16 * groups.sum())  # a block has at most 16 words of numbers
+    # At most 64 numbers per block are written and read again; three of its words are read and one is written.
+    n_bytes = layout.unary.sum() + ((2 * 64 + 16) * channels * blocks + 48 * channels).sum()
+    return Work("coded numbers, 8 bit", int(channels.sum()), turns, int(n_bytes))
 
 
 def _coded_expand(batch: Batch) -> Work:
     tiles = batch.of(TileKind.CODED)
     channels, blocks = tiles[TileField.CHANNELS], _cells(tiles, 8)
-    programs = channels * _up(blocks, coded.BLOCKS)
-    # A program sums up what all earlier blocks of the tile ask for, 256 at a time.
-    earlier = [
-        _up(np.arange(0, count, coded.BLOCKS) + plane * count, 256).sum()
-        for count, planes in zip(blocks.tolist(), channels.tolist(), strict=True)
-        for plane in range(planes)
-    ]
-    in_earlier = 4 * coded.BLOCKS * programs**2 // 2  # bytes; they stay in the cache, and are counted all the same
-    n_bytes = tiles[TileField.LENGTH] + (64 + 16) * channels * blocks + _slot_values(tiles, TileKind.CODED) + in_earlier
-    return Work("coded expand, 8 bit", int(programs.sum()), (int(sum(earlier)),), int(n_bytes.sum()))
+    groups = channels * _up(blocks, coded.BLOCKS)
+    rows = groups * np.minimum(tiles[TileField.HEIGHT], 8)
+    programs = channels.sum() * _up(blocks, coded.BLOCKS).max(initial=1)  # as many for each plane as for the largest
+    n_bytes = tiles[TileField.LENGTH] + (64 + 16) * channels * blocks + _slot_values(tiles, TileKind.CODED)
+    return Work("coded expand, 8 bit", int(programs), (int(rows.sum()),), int(n_bytes.sum()))
 
 
 def _wave(batch: Batch, kind: TileKind) -> Work:
@@ -156,6 +155,7 @@ class _Sections:
         channels = tiles[TileField.CHANNELS]
         sizes_at = 1 + (channels + 3) // 4 + channels * ((_up(tiles[TileField.WIDTH], 32) + 1) // 2)
         self.classes = batch.short(tiles, sizes_at)
+        self.begin = sizes_at + 2 + 2 * channels
         planes = range(int(channels.max(initial=1)))
         stated = [np.where(i < channels, batch.short(tiles, sizes_at + 2 + 2 * i), 0) for i in planes]
         self.unary = np.concatenate(stated)
@@ -167,6 +167,11 @@ def _cells(tiles: NDArray[np.int64], side: int) -> NDArray[np.int64]:
 
 def _slot_values(tiles: NDArray[np.int64], kind: TileKind) -> NDArray[np.int64]:
     return tiles[TileField.CHANNELS] * LANES * (tiles[TileField.WIDTH] + SKEW[kind] * (LANES - 1))
+
+
+def _chunks(begin: NDArray[np.int64], size: NDArray[np.int64], words: int) -> NDArray[np.int64]:
+    """How often a loop over a unary section turns that reads so many words at a time."""
+    return _up(_up(begin + size, 4) - begin // 4, words)
 
 
 def _up(count: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -122,6 +122,8 @@ class Ranges:
         wanted = np.broadcast_to(mask, np.shape(addresses)).ravel()
         used = np.asarray(addresses).ravel()[wanted].astype(np.uint64)
         begins, ends = np.array(sorted(ranges), np.uint64).T
+        if ranges is self.readable:  # a word that holds a byte of a tile may be read; the rest of it is padding
+            ends = (ends + np.uint64(size - 1)) // np.uint64(size) * np.uint64(size)
         place = np.searchsorted(begins, used, "right").astype(np.int64) - 1
         inside = (place >= 0) & (used + np.uint64(size) <= ends[np.maximum(place, 0)])
         assert inside.all(), f"{(~inside).sum()} of {len(used)} addresses are out of range"

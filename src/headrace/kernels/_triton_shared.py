@@ -130,11 +130,12 @@ def bits(base, start, bit, count, length, mask):
 
 
 @triton.jit
-def ones_of(octet):
-    """Number of bits of a byte that are 1."""
-    pairs = octet - ((octet >> 1) & 0x55)
-    fours = (pairs & 0x33) + ((pairs >> 2) & 0x33)
-    return (fours + (fours >> 4)) & 0x0F
+def ones_of(word):
+    """Number of bits of a word that are 1."""
+    word = word.to(tl.uint32, bitcast=True)
+    pairs = word - ((word >> 1) & 0x55555555)
+    fours = (pairs & 0x33333333) + ((pairs >> 2) & 0x33333333)
+    return ((((fours + (fours >> 4)) & 0x0F0F0F0F) * 0x01010101) >> 24).to(tl.int32)
 
 
 @triton.jit
@@ -150,21 +151,31 @@ def average(a, b):
 
 @triton.jit
 def unary_positions(base, begin, size, limit, positions, CHUNK: tl.constexpr):
-    """Write the positions of the ones of a unary section, modulo 256, at most `limit`; return their number (spec §5.2).
+    """Write the positions of the ones of a unary section, modulo 256, and return their number (spec §5.2).
 
-    Each item handles one byte. A prefix sum of population counts gives the places of its positions.
+    Each item handles a 32-bit word. A prefix sum of population counts gives the places of its positions. Words whose
+    positions would exceed `limit` are not written: the section is then not valid.
     """
+    words = base.to(tl.pointer_type(tl.uint32), bitcast=True)
+    last = (begin + size + 3) >> 2
     count = 0
-    for at in range(0, size, CHUNK):
-        place = at + tl.arange(0, CHUNK)
-        octet = byte(base, begin + place, begin + size, place < size)
-        ones = ones_of(octet)
-        rank = count + tl.cumsum(ones, 0) - ones
-        for bit in tl.static_range(8):
-            one = (octet >> bit) & 1
-            tl.store(positions + rank, (place * 8 + bit).to(tl.uint8), mask=(one == 1) & (rank < limit))
+    for first in range(begin >> 2, last, CHUNK):
+        place = first + tl.arange(0, CHUNK)
+        word = tl.load(words + place, mask=place < last, other=0)
+        position = 32 * place - 8 * begin  # of the word's first bit
+        ones = tl.where(position < 0, word & (0xFFFFFFFF << tl.maximum(-position, 0).to(tl.uint32)), word)
+        kept = 8 * size - position
+        ones = tl.where(kept < 32, ones & ((1 << tl.maximum(kept, 0).to(tl.uint32)) - 1), ones)
+        n_ones = ones_of(ones)
+        rank = count + tl.cumsum(n_ones, 0) - n_ones
+        fits = rank + n_ones <= limit
+        ones = tl.where(fits, ones, 0)
+        rank = rank.to(tl.uint32)
+        for bit in tl.static_range(32):
+            one = (ones >> bit) & 1
+            tl.store(positions + rank, (position + bit).to(tl.uint8), mask=one != 0)
             rank += one
-        count += tl.sum(ones, 0)
+        count += tl.sum(n_ones, 0)
     return count
 
 

@@ -122,7 +122,9 @@ static inline const Range* range_of(u64 address, int n_bytes, int line, int thre
     }
     last = low;
   }
-  if (n_ranges == 0 || address < ranges[last].begin || address + n_bytes > ranges[last].end) {
+  // A word that holds a byte of a tile may be read: tiles are aligned, and the rest of their last word is padding.
+  u64 padding = n_ranges && !ranges[last].writable ? -ranges[last].end % n_bytes : 0;
+  if (n_ranges == 0 || address < ranges[last].begin || address + n_bytes > ranges[last].end + padding) {
     found(OUT_OF_BOUNDS, line, thread, n_bytes, address);
     return 0;
   }

@@ -24,7 +24,7 @@ BACKEND = "triton"
 def test_block_sizes_are_those_of_a_device():
     """If the interpreter's sizes were compiled, the rest of this file would prove little."""
     coded, wave = (import_module(f"headrace.kernels.{name}.triton") for name in ("coded", "wave"))
-    assert (coded.BLOCKS, coded.CHUNK, wave.CHAINS) == (8, 256, 1)
+    assert (coded.BLOCKS, coded.CHUNK, wave.CHAINS) == (64, 64, 1)
 
 
 @pytest.mark.parametrize("batch", test_vectors.BATCHES)

@@ -2,7 +2,7 @@
 # Triton compiles these functions: only its own annotations are allowed, and constants are in capitals.
 # ruff: noqa: ANN001, ANN202, N803
 # mypy: disable-error-code="import, no-untyped-call, no-untyped-def, untyped-decorator"
-"""The classes of coded tiles, and where everything of a tile is: one program a tile."""
+"""The classes of the blocks of coded tiles, and where each part of a tile starts: one program per tile."""
 
 from __future__ import annotations
 
@@ -18,28 +18,21 @@ from headrace.kernels._triton_shared import (
     FIRST_CLASS,
     FIRST_PHASE,
     SECOND_PHASE,
-    TILE_AT,
-    TILE_BITS,
-    TILE_CHANNELS,
     TILE_ENTRIES,
-    TILE_HEIGHT,
-    TILE_LENGTH,
     TILE_NUMBERS,
-    TILE_WIDTH,
     average,
     byte,
     color_flaw,
     ends_in_zero,
-    load_int32,
     load_int64,
     report,
     short,
+    tile_header,
     unary_number,
     unary_positions,
     unzigzag,
 )
-from headrace.kernels.coded._classes import numbers_of, raw_bits_of
-from headrace.kernels.coded._words import (
+from headrace.kernels.coded._blocks import (
     BLOCK_WORDS,
     CLASS,
     ESCAPES,
@@ -54,6 +47,8 @@ from headrace.kernels.coded._words import (
     ROWS_AT,
     SECTION_AT,
     SECTION_BYTES,
+    numbers_of,
+    raw_bits_of,
 )
 from headrace.kernels.tables import SIZES, SLICES
 
@@ -68,22 +63,19 @@ def coded_index_kernel(
     entries,
     status,
     PHASES: tl.constexpr,
-    PLANES: tl.constexpr,  # whose classes are decoded side by side
+    PLANES: tl.constexpr,  # whose classes are decoded in parallel
     CHUNK: tl.constexpr,
 ):
     tile = tl.load(own_tiles + tl.program_id(0))
-    base = payload + load_int64(tiles, n_tiles, TILE_AT, tile)
-    length = load_int32(tiles, n_tiles, TILE_LENGTH, tile)
-    channels = load_int32(tiles, n_tiles, TILE_CHANNELS, tile)
-    n = load_int32(tiles, n_tiles, TILE_BITS, tile)
-    w = load_int32(tiles, n_tiles, TILE_WIDTH, tile)
-    down = (load_int32(tiles, n_tiles, TILE_HEIGHT, tile) + 7) // 8
+    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    down = (h + 7) // 8
     across = (w + 7) // 8
     blocks = down * across
     words = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
     planes = words + PLANES_AT
     table = planes + PLANE_WORDS * channels
-    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile)
+    # The numbers of classes lie behind those of samples, which must start at a multiple of 32 bytes.
+    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile) + 64 * channels * blocks
 
     strips = (w + 31) // 32
     ids_at = 1 + (channels + 3) // 4
@@ -129,7 +121,7 @@ def coded_index_kernel(
 
 @triton.jit
 def strip_flaw(base, at, channels, strips, length):
-    """BAD_PREDICTOR if one is not defined or unused bits are not 0 (spec §6.5)."""
+    """BAD_PREDICTOR if a predictor is not defined or unused bits are not 0 (spec §6.5)."""
     stored = (strips + 1) // 2
     plane = tl.arange(0, 64)[:, None]
     strip = tl.arange(0, 8)[None, :]
@@ -141,10 +133,10 @@ def strip_flaw(base, at, channels, strips, length):
 
 @triton.jit
 def class_wave(positions, planes, table, first_plane, channels, down, across, n, raw_at, first, PLANES: tl.constexpr):
-    """Decode the classes of some planes: a lane takes a row of blocks, one block behind the lane above it.
+    """Decode the classes of some planes: a lane handles a row of blocks, one block behind the lane above it.
 
-    Each lane keeps count of the raw bits and the numbers of its row, so that where blocks begin is known at once. Gives
-    the bytes of raw bits, the numbers, and how many classes are not defined, which are taken for 0.
+    Each lane counts the raw bytes and the numbers of its row, which gives the offset of each block. Returns the raw
+    bytes, the numbers, and how many classes are not defined; these count as class 0.
     """
     lane = tl.arange(0, 4)[:, None]  # [4, 1]
     plane = first_plane + tl.arange(0, PLANES)[None, :]  # [1, PLANES]

@@ -100,17 +100,17 @@ def wave_kernel(
         else:
             north = tl.gather(west, above, 0)
         # In row 0 all neighbors above are W, in column 0 all neighbors to the left are N, as the spec requires.
-        n = tl.where(first_lane, west, north)
+        upper = tl.where(first_lane, west, north)
         at_left = x == 0
-        left = tl.where(at_left, n, west)
+        left = tl.where(at_left, upper, west)
         if KIND == PALETTE:
-            west = tl.where(given == 255, tl.where(left == north_west, n, left), given)
+            west = tl.where(given == 255, tl.where(left == north_west, upper, left), given)
         elif KIND == PACKED:
-            west = (predict_packed(left, n, north_west, predictor) + given) & top
+            west = (predict_packed(left, upper, north_west, predictor) + given) & top
         else:
-            ne = tl.where(at_left | first_lane | (x == w - 1), n, north_east)
+            ne = tl.where(at_left | first_lane | (x == w - 1), upper, north_east)
             chosen = (predictor >> 4 * (x >> 5 & 7)) & 15
-            west = (predict_coded(left, n, north_west, ne, chosen) + given) & top
+            west = (predict_coded(left, upper, north_west, ne, chosen) + given) & top
         stored = west.to(tl.int16) if WIDE else west.to(tl.uint8)
         tl.store(slot, stored, mask=in_rows & (step < steps))
         slot += ROWS
