@@ -124,7 +124,7 @@ def _index_variants(target: GPUTarget) -> Iterator[Variant]:
         constants = {"PHASES": phases, "ACROSS": packed.ACROSS, "CHUNK": packed.CHUNK}
         yield Variant("packed", f"packed index{half}", packed.packed_index_kernel, constants, packed.WARPS, {})
         constants = {"PHASES": phases, "PLANES": coded.PLANES, "CHUNK": coded.INDEX_CHUNK}
-        yield Variant("coded", f"coded index{half}", coded.coded_index_kernel, constants, coded.WARPS, {})
+        yield Variant("coded", f"coded index{half}", coded.coded_index_kernel, constants, coded.INDEX_WARPS, {})
         for depth, (wide, _pointer) in _DEPTHS.items():
             name = f"coded numbers, {depth} bit{half}"
             constants = {"PHASES": phases, "WIDE": wide, "BLOCKS": coded.BLOCKS}

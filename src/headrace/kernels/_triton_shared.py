@@ -157,7 +157,7 @@ def unary_positions(base, begin, size, limit, positions, CHUNK: tl.constexpr):
     positions would exceed `limit` are not written: the section is then not valid.
     """
     words = base.to(tl.pointer_type(tl.uint32), bitcast=True)
-    last = (begin + size + 3) >> 2
+    last = tl.where(size > 0, (begin + size + 3) >> 2, 0)  # an empty section may start outside of the tile
     count = 0
     for first in range(begin >> 2, last, CHUNK):
         place = first + tl.arange(0, CHUNK)

@@ -17,7 +17,7 @@ from headrace.kernels.coded._index import coded_index_kernel
 from headrace.kernels.coded._numbers import coded_numbers_kernel
 from headrace.kernels.tables import LANES, TileKind
 
-PLANES, WARPS = 8, 4
+PLANES, INDEX_WARPS = 8, 1  # four rows of blocks of eight planes are the 32 lanes of a warp
 BLOCKS, BLOCK_WARPS = sized(64, 128), 2  # the encoder's tiles are 128 pixels wide: 64 blocks per plane
 CHAINS, WORDS = sized(1, 64), sized(1, 16)
 INDEX_CHUNK, CHUNK = sized(32, 256), sized(64, 256)  # words of a unary section that are read at a time
@@ -33,7 +33,7 @@ def expand(batch: DeviceBatch) -> None:
     for phase in phases:
         coded_index_kernel[(len(own),)](
             batch.payload, batch.tiles, n_tiles, own, *scratch, batch.status,
-            PHASES=phase, PLANES=PLANES, CHUNK=INDEX_CHUNK, num_warps=WARPS, enable_fp_fusion=False,
+            PHASES=phase, PLANES=PLANES, CHUNK=INDEX_CHUNK, num_warps=INDEX_WARPS, enable_fp_fusion=False,
         )  # fmt: skip
     for phase in phases:
         coded_numbers_kernel[(n_chains,)](
