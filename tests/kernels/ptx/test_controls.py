@@ -14,6 +14,8 @@ import torch
 from tests.adversarial import specimens
 from tests.codec.pictures import Recipe
 from tests.kernels import test_images
+from tests.kernels.ptx.barriers import redundant_barriers
+from tests.kernels.ptx.syntax import parse
 
 import headrace
 from headrace.kernels import DeviceUse, decode_batch
@@ -85,6 +87,43 @@ def test_a_kernel_without_its_barriers_races(kernel, mode, make_executor):
     make_executor(edit=lambda name, ptx: ptx.replace("bar.sync", "// bar.sync") if name == kernel else ptx)
     with pytest.raises(AssertionError, match=f"{kernel}.*\n.*race in"):
         decoded_right(encoded(mode))
+
+
+def several_of_each_kind():
+    """Images whose tiles are as wide as tiles can be and need more than one turn of each loop around a barrier."""
+    wide = [(specimens.packed, "fast", "smooth"), (specimens.coded, "dense", "smooth")]
+    datas = [specimens.file(Recipe(34, 256, 3, content=content), tile, mode) for tile, mode, content in wide]
+    datas.append(specimens.file(Recipe(34, 256, 3, content="rectangles"), specimens.palette, "dense"))
+    noisy = np.random.default_rng(7).normal(128, 20, (40, 256, 3)).clip(0, 255).astype(np.uint8)
+    return [*datas, *(headrace.encode(noisy, mode=mode) for mode in ("fast", "dense"))]
+
+
+def test_every_barrier_is_missed_or_redundant(make_executor):
+    """Remove one barrier at a time: a race is found, or the control flow proves that nothing needed it."""
+    datas, launched = several_of_each_kind(), {}
+
+    def decode():
+        images = decode_batch(datas, device="cpu", backend="triton", status=torch.zeros(len(datas), dtype=torch.int32))
+        assert all(np.array_equal(a.numpy(), test_images.expected_of(b)) for a, b in zip(images, datas, strict=True))
+
+    make_executor(edit=lambda name, ptx: launched.setdefault((name, ptx), ptx))
+    decode()
+    missed, redundant = [], 0
+    for kernel in launched:
+        lines = kernel[1].split("\n")
+        for line, proved in redundant_barriers(parse(kernel[1])).items():
+            changed = "\n".join([*lines[: line - 1], "", *lines[line:]])
+            make_executor(edit=lambda name, ptx, own=kernel, new=changed: new if (name, ptx) == own else ptx)
+            redundant += proved
+            try:
+                decode()
+            except AssertionError:
+                assert not proved, f"{kernel[0]}, line {line}: races although it was proved redundant"
+            else:
+                missed += [] if proved else [f"{kernel[0]}, line {line}: {lines[line - 1]}"]
+
+    assert missed == []
+    assert redundant > 0
 
 
 @pytest.mark.parametrize(
