@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile every kernel ahead of time and compute what it could do: `python benchmarks/kernels.py [IMAGES]`.
+"""Compile every kernel ahead of time and compute its ceiling: `python benchmarks/kernels.py [IMAGES]`.
 
-Needs no accelerator. Every kernel is compiled for every target, and one of the fast path that spills registers is an
-error: that is `make kernels`. From the code, a batch of real images and published peaks follows a ceiling for an A100
-and an H100. It is computed, not run: benchmarks/gpu.py is for those who have one.
+Needs no GPU. Every kernel is compiled for every target; a kernel of the fast path that spills registers is an error.
+`make kernels` runs this part. The code, a batch of real images and published peaks give a ceiling for an A100 and an
+H100. It is computed, not measured: benchmarks/gpu.py measures a real GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
-    os.environ["TRITON_INTERPRET"] = "0"  # there is nothing to compile where kernels are interpreted
+    os.environ["TRITON_INTERPRET"] = "0"  # interpreted kernels cannot be compiled
 
 import typer
 from rich.console import Console
@@ -34,14 +34,18 @@ MODES, DTYPES = ("fast", "dense"), ("uint8", "float32")
 
 def main(
     images: Annotated[
-        Path | None, typer.Argument(help="A folder of 8-bit colour images; scikit-image's if none.")
+        Path | None, typer.Argument(help="Folder of 8-bit color images (default: the images of scikit-image).")
     ] = None,
     *,
-    check: Annotated[bool, typer.Option(help="Only compile, and fail on a spill in the fast path.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes that compile.")] = len(machine.usable_cores()),
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
+    check: Annotated[
+        bool, typer.Option(help="Only compile; fail if a kernel of the fast path spills registers.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of compiler processes (default: one per core).")] = len(
+        machine.usable_cores()
+    ),
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,
 ) -> None:
-    """Compile every kernel for every target, and compute the ceilings that follow."""
+    """Compile every kernel for every target, and compute the ceilings."""
     console = Console()
     os.environ.setdefault("TRITON_CACHE_DIR", str(machine.ROOT / "build" / "triton"))
     compiled = list(compile_all(list(TARGETS), jobs))
@@ -86,7 +90,7 @@ def _encoded(images: ImageSet, mode: str) -> list[bytes]:
     pictures = [load(file) for file in images.files]
     chosen = [pixels for pixels in pictures if pixels.ndim == 3 and pixels.shape[2] == 3 and pixels.dtype.itemsize == 1]
     if not chosen:
-        raise typer.BadParameter(f"{images.name} holds no RGB image of 8 bits")
+        raise typer.BadParameter(f"{images.name} must contain 8-bit RGB images; found none")
     return [headrace.encode(pixels, mode=mode) for pixels in chosen]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every kernel for every target, in several processes, and says what each one asks of a device."""
+"""Compile every kernel for every target, in several processes, and read what each one needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel in one of its variants, compiled for a target."""
+    """A variant of a kernel, compiled for a target."""
 
     target: str
     operation: str
@@ -31,7 +31,7 @@ class Compiled:
         return self.operation in variants.FAST_PATH
 
     def row(self) -> dict[str, Any]:
-        """What the report shows of it."""
+        """Return what the report shows."""
         return {
             "target": self.target,
             "kernel": self.name,
@@ -45,16 +45,16 @@ class Compiled:
 
 
 def compile_all(targets: Sequence[str], jobs: int) -> Iterator[Compiled]:
-    """Every variant for every target, in the order of both; Triton's cache keeps what has not changed."""
+    """Yield every variant for every target, in order; Triton's cache keeps what has not changed."""
     tasks = [(target, i) for target in targets for i, _ in enumerate(variants.variants(variants.TARGETS[target]))]
-    # Triton's compiler is not made for a fork with its threads: new processes start from nothing.
+    # Triton's compiler has threads and does not survive a fork: start new processes.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=jobs, mp_context=context) as pool:
         yield from pool.map(_compile, tasks, chunksize=4)
 
 
 def spilled(compiled: Sequence[Compiled]) -> list[str]:
-    """The kernels of the fast path that spill registers, which none of them may."""
+    """Return the kernels of the fast path that spill registers; there must be none."""
     return [f"{each.name} for {each.target}" for each in compiled if each.fast_path and each.listing.spills]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="import"
-"""What a compiled kernel asks of a device: registers, spills, shared memory, and its instructions with their loops."""
+"""What a compiled kernel needs: registers, spills, shared memory, and its instructions with their loops."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _AMD_INSTRUCTION = re.compile(r"^\s+([vs]_\w+|ds_\w+|global_\w+|flat_\w+|buffer_
 
 @dataclass(frozen=True)
 class Listing:
-    """A kernel's machine code, as far as it says what the kernel costs."""
+    """The parts of a kernel's machine code that determine its cost."""
 
     registers: int
-    """Of a thread."""
+    """Per thread."""
     spills: int
-    """On NVIDIA's devices the loads and stores of spilled registers, on AMD's the registers that are spilled."""
+    """On NVIDIA GPUs the loads and stores of spilled registers, on AMD GPUs the spilled registers."""
     shared_bytes: int
-    """Of a program."""
+    """Per program."""
     opcodes: tuple[str, ...]
     loops: tuple[tuple[int, int], ...] = field(default=())
-    """The first and the last instruction of each loop, in the order of the first; none are listed for AMD's devices."""
+    """The first and the last instruction of each loop, ordered by the first; not available for AMD GPUs."""
 
 
 def listing(compiled: Any) -> Listing:
-    """Read what `Variant.compile` gave."""
+    """Read the result of `Variant.compile`."""
     if "cubin" in compiled.asm:
         return nvidia_listing(*_dump(compiled.asm["cubin"]), compiled.metadata.shared)
     return amd_listing(compiled.asm["amdgcn"], compiled.metadata.shared)
 
 
 def nvidia_listing(usage: str, code: str, shared_bytes: int) -> Listing:
-    """From what `cuobjdump -res-usage` and `nvdisasm -c` print."""
+    """Parse the output of `cuobjdump -res-usage` and `nvdisasm -c`."""
     used = _USAGE.search(usage)
     if used is None:
-        raise ValueError(f"cuobjdump does not say how many registers there are: {usage!r}")
+        raise ValueError(f"cuobjdump must print the number of registers; got {usage!r}")
     labels: dict[str, int] = {}
     opcodes: list[str] = []
     jumps: list[tuple[int, str]] = []
@@ -56,19 +56,19 @@ def nvidia_listing(usage: str, code: str, shared_bytes: int) -> Listing:
             if (target := _TARGET.search(instruction[2])) and instruction[1].startswith("BRA"):
                 jumps.append((len(opcodes), target[1]))
             opcodes.append(instruction[1])
-    # The code ends in a jump to itself, which is never reached.
+    # The code ends with a jump to itself, which is never reached.
     loops = sorted((labels[to], at) for at, to in jumps if labels[to] < at)
     spills = sum(opcode.startswith(("LDL", "STL")) for opcode in opcodes)
     return Listing(int(used[1]), spills, shared_bytes, tuple(opcodes), tuple(loops))
 
 
 def amd_listing(code: str, shared_bytes: int) -> Listing:
-    """From the assembly, which ends with its own account of registers."""
+    """Parse the assembly, which ends with the numbers of registers."""
     counts = {}
     for name in ("vgpr_count", "vgpr_spill_count", "sgpr_spill_count"):
         found = re.search(rf"\.{name}:\s+(\d+)", code)
         if found is None:
-            raise ValueError(f"the assembly does not say its {name}")
+            raise ValueError(f"the assembly must state its {name}")
         counts[name] = int(found[1])
     opcodes = tuple(found[1] for line in code.splitlines() if (found := _AMD_INSTRUCTION.match(line)))
     return Listing(counts["vgpr_count"], counts["vgpr_spill_count"] + counts["sgpr_spill_count"], shared_bytes, opcodes)

@@ -10,11 +10,11 @@ from benchmarks.tables import NOTHING, Table, figures
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NOT_RUN = "Computed from the compiled code and published peaks. Not run: no such device was at hand."
+NOT_RUN = "Computed from the compiled code and published peaks. Not run: no such device was available."
 
 
 def compile_tables(document: Mapping[str, Any]) -> list[Table]:
-    """Of each target a table: registers, spills, shared memory and instructions of every kernel."""
+    """Return a table per target: registers, spills, shared memory and instructions of every kernel."""
     tables = []
     for target in document["targets"]:
         own = [row for row in document["kernels"] if row["target"] == target]
@@ -26,7 +26,7 @@ def compile_tables(document: Mapping[str, Any]) -> list[Table]:
 
 
 def compile_summary(document: Mapping[str, Any]) -> Table:
-    """The kernels of the fast path beside one another: registers, and spills of all kernels of a target."""
+    """Return the kernels of the fast path side by side, and the number of kernels that spill."""
     targets = document["targets"]
     cells: dict[str, dict[str, str]] = {}
     for row in document["kernels"]:
@@ -36,14 +36,14 @@ def compile_summary(document: Mapping[str, Any]) -> Table:
     rows = [[name, *(own.get(target, NOTHING) for target in targets)] for name, own in cells.items()]
     spilling = sum(row["spills"] > 0 for row in document["kernels"])
     note = (
-        "Registers a thread / bytes of shared memory a program / instructions. "
+        "Registers per thread / bytes of shared memory per program / instructions. "
         f"Of all {len(document['kernels'])} compiled kernels, {spilling} spill registers."
     )
     return Table(("kernel", *targets), rows, title="The fast path, compiled ahead of time", notes=(note,))
 
 
 def ceiling_table(document: Mapping[str, Any]) -> Table:
-    """What each device could decode at most, beside what its bus could deliver."""
+    """Return what each device could decode at most, and what its bus could deliver."""
     rows = [
         [
             f"{each['mode']} to {each['dtype']}, {each['device']['name'].split()[0]}",
@@ -57,13 +57,13 @@ def ceiling_table(document: Mapping[str, Any]) -> Table:
         ]
         for each in document["ceilings"]
     ]
-    columns = ("decode", "launches", "bytes a pixel", "ops a pixel", "Gpixel/s", "GB/s in", "GB/s of bus", "ratio")
+    columns = ("decode", "launches", "bytes per pixel", "ops per pixel", "Gpixel/s", "GB/s in", "GB/s of bus", "ratio")
     sources = sorted({each["device"]["source"] for each in document["ceilings"]})
     return Table(columns, rows, title="Ceilings", notes=(NOT_RUN, *sources))
 
 
 def arithmetic(document: Mapping[str, Any], mode: str = "fast", dtype: str = "float32") -> str:
-    """The arithmetic of a mode's ceilings in words, a line a step."""
+    """Return the arithmetic of a mode's ceilings in words, one line per step."""
     lines = []
     for each in document["ceilings"]:
         if (each["mode"], each["dtype"]) != (mode, dtype):
@@ -78,11 +78,11 @@ def arithmetic(document: Mapping[str, Any], mode: str = "fast", dtype: str = "fl
                 else f"{kernel['instructions_per_pixel'][pipe]:.1f} operations of the {pipe} pipe at "
                 f"{32 * document['rates'][pipe]:.0f} x {device['multiprocessors']} SMs x {device['clock_ghz']} GHz"
             )
-            lines.append(f"  {kernel['kernel']}: {amount} = {kernel['picoseconds_per_pixel']:.2f} ps a pixel")
+            lines.append(f"  {kernel['kernel']}: {amount} = {kernel['picoseconds_per_pixel']:.2f} ps per pixel")
         total = 1e3 / each["gigapixels_per_second"]
         rate, compressed = each["gigapixels_per_second"], each["compressed_bytes_per_pixel"]
-        lines.append(f"  together {total:.2f} ps a pixel: {rate:.1f} Gpixel/s at most")
-        lines.append(f"  times {compressed:.3f} compressed bytes a pixel: {each['compressed_gbs']:.1f} GB/s")
+        lines.append(f"  together {total:.2f} ps per pixel: {rate:.1f} Gpixel/s at most")
+        lines.append(f"  times {compressed:.3f} compressed bytes per pixel: {each['compressed_gbs']:.1f} GB/s")
         lines.append(
             f"  {device['bus']} delivers {device['bus_gbs']:.1f} GB/s at most: {each['times_bus']:.2f} of that"
         )

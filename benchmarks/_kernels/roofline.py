@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device's published peaks allow the kernels: a ceiling that is computed from their code, not measured.
+"""The ceiling that a device's published peaks set for the kernels: computed from their code, not measured.
 
-A kernel takes at least as long as its busiest pipe and as its bytes, and kernels take their turns, so times add up:
+A kernel takes at least as long as its busiest pipe and as its bytes. Kernels run one after the other, so times add up:
 
     seconds = Σ over kernels of max(instructions of a pipe / rate of the pipe, bytes / bandwidth)
 
-Of a choice between two ways both are counted as if they were executed, and no byte as if a cache had kept it: in that
-the ceiling is too low. Latency is not in it, which many programs at a time are there to hide: in that it is too high.
+Both sides of a branch are counted, and every byte as if no cache had kept it: this makes the ceiling too low. Latency,
+which many concurrent programs hide, is not counted: this makes it too high.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Device:
 
 
 def _pcie(transfers: int) -> float:
-    """GB/s of 16 lanes, one direction: gigatransfers of a bit a lane, of which 128 in 130 are data."""
+    """GB/s of 16 lanes, one direction: gigatransfers of one bit per lane, of which 128 in 130 are data."""
     return transfers * 16 * 128 / 130 / 8
 
 
@@ -51,7 +51,7 @@ DEVICES = (
         "PCIe 4.0 x16",
         _pcie(16),
         "NVIDIA A100 Tensor Core GPU Architecture, whitepaper, 2020: 108 SMs, 1410 MHz boost, 1555 GB/s; its "
-        "19.5 INT32 TOPS are 64 lanes an SM",
+        "19.5 INT32 TOPS are 64 lanes per SM",
     ),
     Device(
         "H100 SXM 80 GB",
@@ -62,14 +62,13 @@ DEVICES = (
         "PCIe 5.0 x16",
         _pcie(32),
         "NVIDIA H100 Tensor Core GPU Architecture, whitepaper, 2022, and data sheet: 132 SMs, 3.35 TB/s; its "
-        "33.5 INT32 TOPS are 64 lanes an SM at 1.98 GHz",
+        "33.5 INT32 TOPS are 64 lanes per SM at 1.98 GHz",
     ),
 )
 
-# Warp instructions that a multiprocessor takes in a cycle: a quarter of a scheduler's 32 lanes is a rate of 1 for all
-# four of them. From the table of arithmetic throughput in the CUDA C++ Programming Guide (compute capability 8.0 and
-# 9.0: 64 integer operations a cycle, 64 or 128 of float, 32 shuffles, 16 conversions and population counts). Of float
-# the lower figure is taken, because integer products take the same pipe.
+# Warp instructions per cycle of a multiprocessor. From the table of arithmetic throughput in the CUDA C++ Programming
+# Guide (compute capability 8.0 and 9.0: per cycle 64 integer operations, 64 or 128 of float, 32 shuffles, 16
+# conversions and population counts). Of float the lower figure is used, because integer products use the same pipe.
 RATES = {"issue": 4.0, "integer": 2.0, "multiply": 2.0, "memory": 1.0, "conversion": 0.5, "uniform": 2.0}
 RATES_SOURCE = "CUDA C++ Programming Guide, arithmetic instructions; pipes as in the Nsight Compute Profiling Guide"
 
@@ -87,7 +86,7 @@ _PIPES = (
 
 
 def pipe_of(opcode: str) -> str:
-    """The pipe that an instruction takes; what is on no list is an integer operation."""
+    """The pipe of an instruction; an instruction on no list is an integer operation."""
     if opcode.startswith(("I2FP", "F2FP")):
         return "integer"
     return next((pipe for pipe, beginnings in _PIPES if opcode.startswith(beginnings)), "integer")
@@ -98,7 +97,7 @@ def executed(listing: Listing, warps: int, work: Work) -> Counter[str]:
     if len(listing.loops) != len(work.turns):
         raise ValueError(
             f"{work.kernel} has {len(listing.loops)} loops in its code and {len(work.turns)} in "
-            "benchmarks/_kernels/workload.py: the compiler split or unrolled one; say there how often each turns"
+            "benchmarks/_kernels/workload.py: the compiler split or unrolled one; state there how often each one is executed"
         )
     times = [work.programs] * len(listing.opcodes)
     for (first, last), turns in zip(listing.loops, work.turns, strict=True):  # outer loops come before inner ones
@@ -114,7 +113,7 @@ def executed(listing: Listing, warps: int, work: Work) -> Counter[str]:
 def ceiling(
     device: Device, batch: Batch, works: Sequence[Work], listings: Mapping[str, tuple[Listing, int]]
 ) -> dict[str, Any]:
-    """The rates that a device cannot exceed on a batch, with all that they come from."""
+    """Return the rates that a device cannot exceed on a batch, with their derivation."""
     cycles_per_second = device.multiprocessors * device.clock_ghz * 1e9
     kernels = []
     for work in works:

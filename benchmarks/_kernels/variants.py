@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: disable-error-code="import"
-"""Compiling every kernel ahead of time, for devices that are not there: what `make kernels` and the benchmark do.
+"""Every kernel in each of its variants, compiled ahead of time for devices that need not be present.
 
-Not for a process that has TRITON_INTERPRET set: there are no compiled kernels in it.
+Used by `make kernels` and the benchmark. Does not work in a process that has TRITON_INTERPRET set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TARGETS = {
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
 FAST_PATH = frozenset({"packed", "wave", "finish"})
-"""The operations that mode `fast` takes; none of their kernels may spill registers."""
+"""The operations of mode `fast`; none of their kernels may spill registers."""
 
 _POINTERS = {
     "payload": "*u8",
@@ -57,15 +57,15 @@ _OUT = {
     "float16": ("*fp16", 3),
     "float32": ("*fp32", 3),
 }
-_DEPTHS = {8: (False, "*u8"), 16: (True, "*i16")}  # whether values are wide, and what points to them
+_DEPTHS = {8: (False, "*u8"), 16: (True, "*i16")}  # whether values are wide, and the type of a pointer to them
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel with its compile-time constants chosen."""
+    """A kernel with its compile-time constants."""
 
     operation: str
-    """The folder that it is in."""
+    """The folder of the kernel."""
     name: str
     kernel: Any
     constants: dict[str, Any]
@@ -73,9 +73,9 @@ class Variant:
     pointers: dict[str, str]
 
     def compile(self, target: GPUTarget) -> Any:
-        """Compile it as a launch would: pointers are aligned, products and sums are not fused.
+        """Compile it as a launch does: pointers are aligned, products and sums are not fused.
 
-        For AMD's devices a launch also says of each tensor below 2 GiB that 32 bits reach all of it.
+        For AMD GPUs a launch also declares that 32-bit offsets reach all of a tensor below 2 GiB.
         """
         names = list(self.kernel.arg_names)
         types = _POINTERS | self.pointers
@@ -90,7 +90,7 @@ class Variant:
 
 
 def variants(target: GPUTarget) -> Iterator[Variant]:
-    """Every kernel in the variants that differ in more than a size: halves, depths, and dtypes of the output."""
+    """Yield every kernel in the variants that differ in more than a size: halves, depths, and output dtypes."""
     yield from _index_variants(target)
     for depth, (wide, pointer) in _DEPTHS.items():
         values = {"values": pointer}

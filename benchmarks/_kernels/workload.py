@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the loops of each kernel turn, and how many bytes it moves, for a batch of real images.
+"""How often the loops of each kernel are executed, and how many bytes it moves, for a batch of real images.
 
-All of it follows from the tables that the host makes and from the sizes of sections that tiles state. Nothing is run.
+This follows from the tables of the host and the sizes of sections in the tiles. Nothing is run.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ TABLE_BYTES = 8 * len(TileField)  # of a tile
 
 @dataclass(frozen=True)
 class Work:
-    """What a launch of a kernel does: its programs, how often each of its loops turns in all of them, and bytes."""
+    """What a launch of a kernel does: its programs, how often its loops are executed, and bytes."""
 
     kernel: str
     programs: int
     turns: tuple[int, ...]
-    """For each loop of the code, in its order, how often its body is run by a warp, in all programs together."""
+    """For each loop, in the order of the code, how often a warp executes its body, summed over all programs."""
     n_bytes: int
     """Read and written, as if no cache kept any of it from one kernel to the next."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Encoded images as the kernels see them."""
+    """Encoded images and their tables."""
 
     datas: Sequence[bytes]
     tiles: NDArray[np.int64]
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def n_bytes(self) -> int:
-        """What crosses the bus: the tiles, without headers, and the tables."""
+        """Bytes that cross the bus: the tiles, without headers, and the tables."""
         return int(self.tiles[TileField.LENGTH].sum()) + TABLE_BYTES * self.tiles.shape[1]
 
     def of(self, kind: TileKind) -> NDArray[np.int64]:
