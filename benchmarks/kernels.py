@@ -37,10 +37,8 @@ def main(
         Path | None, typer.Argument(help="Folder of 8-bit color images (default: the images of scikit-image).")
     ] = None,
     *,
-    check: Annotated[
-        bool, typer.Option(help="Only compile; fail if a kernel of the fast path spills registers.")
-    ] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of compiler processes (default: one per core).")] = len(
+    check: Annotated[bool, typer.Option(help="Only compile; fail if the fast path spills registers.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Compiler processes (default: one per core).")] = len(
         machine.usable_cores()
     ),
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,

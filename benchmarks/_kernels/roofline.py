@@ -97,7 +97,7 @@ def executed(listing: Listing, warps: int, work: Work) -> Counter[str]:
     if len(listing.loops) != len(work.turns):
         raise ValueError(
             f"{work.kernel} has {len(listing.loops)} loops in its code and {len(work.turns)} in "
-            "benchmarks/_kernels/workload.py: the compiler split or unrolled one; state there how often each one is executed"
+            "benchmarks/_kernels/workload.py: the compiler split or unrolled one; state there how often each runs"
         )
     times = [work.programs] * len(listing.opcodes)
     for (first, last), turns in zip(listing.loops, work.turns, strict=True):  # outer loops come before inner ones
