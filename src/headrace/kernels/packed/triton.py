@@ -38,7 +38,7 @@ from headrace.kernels._triton_shared import (
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
 
-CHUNK, WARPS = sized(64, 256), 4
+CHUNK, WARPS = sized(64, 256), 2
 ACROSS = tables.TILE_WIDTH // GROUP  # of the widest tile, so that narrower ones are not compiled again
 
 
