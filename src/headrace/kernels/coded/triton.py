@@ -7,8 +7,6 @@ a plane: its unary numbers. The third also handles a plane, with one thread per 
 
 from __future__ import annotations
 
-import triton
-
 from headrace.kernels._batch import BLOCK, DeviceBatch
 from headrace.kernels._triton_shared import phases_of
 from headrace.kernels.backend import sized
@@ -29,7 +27,7 @@ def expand(batch: DeviceBatch) -> None:
     n_tiles, n_chains = batch.tiles.shape[1], chains.shape[1]
     scratch = batch.numbers, batch.entries
     phases = phases_of(batch.payload.device)
-    max_blocks = LANES // BLOCK * triton.cdiv(batch.staged.max_width, BLOCK)
+    max_blocks = LANES // BLOCK * -(-batch.staged.max_width // BLOCK)
     for phase in phases:
         coded_index_kernel[(len(own),)](
             batch.payload, batch.tiles, n_tiles, own, *scratch, batch.status,
@@ -41,7 +39,7 @@ def expand(batch: DeviceBatch) -> None:
             PHASES=phase, WIDE=batch.wide, BLOCKS=BLOCKS, CHUNK=CHUNK, WORDS=WORDS,
             num_warps=BLOCK_WARPS, enable_fp_fusion=False,
         )  # fmt: skip
-    coded_expand_kernel[(triton.cdiv(n_chains, CHAINS), triton.cdiv(max_blocks, BLOCKS))](
+    coded_expand_kernel[(-(-n_chains // CHAINS), -(-max_blocks // BLOCKS))](
         batch.payload, batch.tiles, n_tiles, chains, n_chains, *scratch, batch.values, batch.status,
         WIDE=batch.wide, BLOCKS=BLOCKS, CHAINS=CHAINS, num_warps=BLOCK_WARPS, enable_fp_fusion=False,
     )  # fmt: skip
