@@ -84,7 +84,7 @@ Plain center_crop(const Plain& in, std::uint32_t height, std::uint32_t width) {
               static_cast<std::uint32_t>(std::nearbyint((padded.width - width) / 2.0)), height, width);
 }
 
-Plain random_resized_crop(const Plain& in, const std::array<double, 8>& p, const DrawKey& key, std::uint16_t number) {
+Plain random_resized_crop(const Plain& in, const Parameters& p, const DrawKey& key, std::uint16_t number) {
   std::uint32_t top = 0, left = 0, height = in.height, width = in.width;
   bool found = false;
   for (std::uint16_t attempt = 0; attempt < 10 && !found; ++attempt) {
@@ -109,7 +109,7 @@ Plain random_resized_crop(const Plain& in, const std::array<double, 8>& p, const
   return resize(crop(in, top, left, height, width), static_cast<std::uint32_t>(p[0]), static_cast<std::uint32_t>(p[1]));
 }
 
-Plain color_jitter(Plain picture, const std::array<double, 8>& p, const DrawKey& key, std::uint16_t number) {
+Plain color_jitter(Plain picture, const Parameters& p, const DrawKey& key, std::uint16_t number) {
   std::vector<std::uint32_t> left = {0, 1, 2, 3};
   const auto factors = draw(key, number, 0), order = draw(key, number, 1);
   for (std::uint32_t k = 0; k < 4; ++k) {

@@ -181,7 +181,7 @@ void check_refusals(Checks& checks) {
     checks.expect(check_ops(std::span(&op, 1)).code == Code::bad_argument,
                   "wrong parameters of operation " + std::to_string(static_cast<int>(op.kind)));
   const std::vector<Op> many(kMaxOps + 1, Op{OpKind::horizontal_flip, {0.5}});
-  checks.expect(!check_ops(many) && check_ops(std::span(many).first(kMaxOps)), "33 operations");
+  checks.expect(!check_ops(many) && check_ops(std::span(many).first(kMaxOps)), "one operation too many");
 
   Program program;
   checks.expect(!make_program({}, 0, 5, {}, program) && !make_program({}, 5, 1U << 24, {}, program), "sizes");

@@ -36,7 +36,7 @@ KEY = {"seed": 3, "epoch": 1, "sample": 7}
         ([Views(2, []), Resize(5)], ValueError, "move Resize into it"),
         ([HorizontalFlip], TypeError, r"HorizontalFlip is a class; pass an instance, HorizontalFlip\("),
         ([5], TypeError, "transform 0: must be callable; got 5"),
-        ([HorizontalFlip()] * 33, ValueError, "at most 32 operations"),
+        ([HorizontalFlip()] * 513, ValueError, "at most 512 operations"),
     ],
 )
 def test_a_list_in_the_wrong_order_raises_an_error_with_the_right_order(transforms, error, message):

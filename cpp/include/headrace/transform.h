@@ -39,12 +39,14 @@ enum class OpKind : std::uint8_t {
   grayscale,            // probability, channels that come out (1 or 3)
 };
 
+using Parameters = std::array<double, 16>;
+
 struct Op {
   OpKind kind;
-  std::array<double, 8> parameters{};  // in the order of the comments above; flags are 0 or 1
+  Parameters parameters{};  // in the order of the comments above; flags are 0 or 1
 };
 
-inline constexpr std::size_t kMaxOps = 32;
+inline constexpr std::size_t kMaxOps = 512;
 inline constexpr std::size_t kMaxColorSteps = 8;
 inline constexpr std::size_t kMaxPasses = 16;
 

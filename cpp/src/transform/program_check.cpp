@@ -34,7 +34,7 @@ Status check_border(double fill, double border) noexcept {
   return {};
 }
 
-Status check_jitter(const std::array<double, 8>& p) noexcept {
+Status check_jitter(const Parameters& p) noexcept {
   constexpr double kMaxFactor = std::numeric_limits<float>::max();
   if (!range(p[0], p[1], 0, kMaxFactor)) return bad("brightness must be a range of factors, from <= to");
   if (!range(p[2], p[3], 0, kMaxFactor)) return bad("contrast must be a range of factors, from <= to");
@@ -90,7 +90,7 @@ std::uint64_t area(std::uint32_t rows, std::uint32_t columns) noexcept { return 
 }  // namespace
 
 Status check_ops(std::span<const Op> ops) noexcept {
-  if (ops.size() > kMaxOps) return bad("there must be at most 32 operations");
+  if (ops.size() > kMaxOps) return bad("there must be at most 512 operations");
   for (const Op& op : ops)
     if (const Status status = check_op(op); !status) return status;
   return {};
