@@ -9,16 +9,19 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
-from headrace.records._shards import ShardFiles
+from headrace.records.shards import ShardFiles
 from headrace.records._shared import EpochCounter
+from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
+from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
 from headrace.records.index.gather import Gather, Places
@@ -27,12 +30,6 @@ from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
 from headrace.transforms.boxes import keep_elements
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.records._verify import VerifyReport
-
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Normalize, transforms.Pad, transforms.Resize)
@@ -265,10 +262,6 @@ class Dataset:
         table = self._files.index.table()
         if self._rows is None:
             return table
-        import pyarrow as pa  # noqa: PLC0415
-
-        from headrace.records.arrays import from_numpy  # noqa: PLC0415
-
         return table.take(from_numpy(self._rows.array, pa.int64()))
 
     @property
@@ -278,8 +271,6 @@ class Dataset:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers of the index, such as `label` or `image.0.width`, as an array."""
-        from headrace.records.arrays import to_numpy  # noqa: PLC0415
-
         column = to_numpy(self._files.index.column(name))
         return column if self._rows is None else column[self._rows.array]
 
@@ -408,8 +399,6 @@ class Dataset:
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        from headrace.records._verify import verify  # noqa: PLC0415
-
         return verify(self.path, workers=workers)
 
 

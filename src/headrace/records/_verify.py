@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.records.arrays import to_numpy
@@ -22,9 +22,6 @@ from headrace.records.index.reading import Index
 from headrace.records.layout import Damage, Extents, check_shard, shard_extents
 from headrace.records.manifest import INDEX, MANIFEST, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from multiprocessing import context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.records._shared import SharedBytes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from headrace.records.arrays import to_numpy
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -91,8 +90,6 @@ def _shuffle(values: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64
 
 def named_rows(column: pa.ChunkedArray, name: str, where: str) -> npt.NDArray[np.int64]:
     """Return the rows in which a column of strings has this value. If there are none, KeyError lists the values."""
-    from headrace.records.arrays import to_numpy  # noqa: PLC0415
-
     encoded = column.combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if name not in names:

@@ -6,13 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 FORMAT_CODES = {"hri:fast": 1, "hri:dense": 2, "png": 3, "jpeg": 4, "webp": 5, "raw": 6}
 FORMAT_NAMES = {code: name for name, code in FORMAT_CODES.items()}
@@ -169,7 +167,6 @@ def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
 
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
     """Return the schema of the index. No column is nullable."""
-    import pyarrow as pa  # noqa: PLC0415  # takes 45 ms, which `import headrace` should not pay
 
     def arrow_type(kind: str) -> pa.DataType:
         if kind in NUMBERS:

@@ -9,14 +9,12 @@ within the values. Python checks the bounds of every access as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, Boxes, Field
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Column(Protocol):
