@@ -13,7 +13,7 @@ from tests.records.samples import CLASSES, FIELDS, assert_same, make_sample, wri
 
 import headrace
 from headrace.errors import CorruptDataset, CorruptImage, ImageTooLarge
-from headrace.records import _shards
+from headrace.records import shards
 from headrace.records._extract import safe_name
 
 

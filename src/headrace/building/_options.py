@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 from headrace import formats
 from headrace.errors import UnsupportedImage
-from headrace.records.plan import Mix, load_plan, parse_mixes, single, with_renditions
+from headrace.records.plan import Mix, load_plan, parse_mixes, single
 from headrace.records.schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
 
 KEEP = "keep"
@@ -86,8 +85,7 @@ def _planned(
         if renditions is not None:
             raise ValueError("renditions counts the formats of a plan: give a plan too")
         return {}
-    loaded = load_plan(plan if isinstance(plan, Mapping) else Path(plan))
-    mixes = parse_mixes(loaded if renditions is None else with_renditions(loaded, renditions))
+    mixes = parse_mixes(load_plan(plan), renditions)
     for name in mixes:
         if name not in fields:
             raise ValueError(
