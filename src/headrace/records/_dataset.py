@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
-from headrace.records.shards import ShardFiles
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
@@ -29,6 +28,7 @@ from headrace.records.index.reading import Index
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
+from headrace.records.shards import ShardFiles
 from headrace.transforms.boxes import keep_elements
 
 # Transforms without random draws.
