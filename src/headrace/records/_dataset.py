@@ -292,7 +292,7 @@ class Dataset:
     @property
     def gather(self) -> Gather:
         """Reads columns of many samples at once as arrays."""
-        return Gather(self._files.manifest, self._files.places, self.rows, self._plain_value)
+        return Gather(self._files.places, self.rows, self._plain_value)
 
     def key(self, index: int) -> str:
         """Return the key of a sample: its path in the source, unless the source gives another."""

@@ -19,7 +19,7 @@ from headrace.records.arrays import to_numpy
 from headrace.records.checksum import sum_blocks
 from headrace.records.index.columns import Batch
 from headrace.records.index.reading import Index
-from headrace.records.layout import Damage, Extents, check_shard, shard_extents
+from headrace.records.layout import Damage, Extents, StoredCounts, check_shard, shard_extents
 from headrace.records.manifest import INDEX, MANIFEST, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
 
@@ -123,16 +123,12 @@ def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
 
 def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
     """Check every value of the index, and compare its formats with the counts in dataset.json."""
-    counts = {field.name: np.zeros(256, np.int64) for field in manifest.fields if field.is_pixels}
+    counts = StoredCounts(manifest.fields)
     for number in range(len(manifest.index.batches)):
         batch = index.record_batch(number, validate=True)
         yield from _check_values(batch, number, manifest)
-        for field in manifest.fields:
-            for rendition in range(field.renditions):
-                codes = to_numpy(batch.column(field.rendition_column(rendition, "format")))
-                counts[field.name] += np.bincount(codes, minlength=256)
-    for name, found_codes in counts.items():
-        found = {FORMAT_NAMES.get(code, f"code {code}"): n for code, n in enumerate(found_codes.tolist()) if n}
+        counts.add(batch)
+    for name, found in counts.formats.items():
         if found != dict(manifest.formats.get(name, {})):
             yield Problem(INDEX, 0, f"field {name!r} has the formats {found}; dataset.json has other counts")
 

@@ -259,7 +259,7 @@ def _compact(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise ValueError(f"expected an integer from 0; got {_short(value)}")
+        raise ValueError(f"expected an integer >= 0; got {_short(value)}")
     return value
 
 

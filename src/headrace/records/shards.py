@@ -75,7 +75,8 @@ class ShardFiles:
     def _open(self, shard: int) -> Handle:
         if shard >= len(self._shards):
             raise CorruptDataset(
-                f"{self._folder}: the index has shard {shard}; there are only {len(self._shards)} shards"
+                f"{self._folder}: the index names shard {shard}, but the dataset has only {len(self._shards)} shards; "
+                f"restore the index or build again"
             )
         path, expected = self._path(shard), self._shards[shard].n_bytes
         handle = Handle(str(path))

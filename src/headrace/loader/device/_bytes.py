@@ -83,8 +83,9 @@ class EncodedImages:
             if lengths[at] < more <= sizes[at] and at not in failed:
                 lengths[at] += more
                 self.pace.wait(more)
+                shard, offset, _ = places[at]
                 try:
-                    heads[at] = np.frombuffer(self.shards.read(*places[at][:2], more), np.uint8)
+                    heads[at] = np.frombuffer(self.shards.read(shard, offset, more), np.uint8)
                 except HeadraceError as error:
                     failed[at] = error
         claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
