@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
@@ -168,7 +168,7 @@ def _check_shards(
     def settle() -> tuple[int, list[Problem]]:
         number, extent, future = waiting.pop(0)
         wrong = [Problem(INDEX, 0, extent)] if isinstance(extent, str) else []
-        return number, wrong + [_named(damage, number, extent, index) for damage in future.result()]
+        return number, wrong + [_named(damage, number, index) for damage in future.result()]
 
     with ThreadPoolExecutor(workers) as pool:
         for number, (shard, extent) in enumerate(zip(manifest.shards, extents, strict=True)):
@@ -181,10 +181,9 @@ def _check_shards(
             yield settle()
 
 
-def _named(damage: Damage, shard: int, extents: Extents | str | None, index: Index | None) -> Problem:
-    problem = Problem(shard_name(shard), damage.offset, damage.what)
-    if damage.rendition is None or index is None or not isinstance(extents, Extents):
-        return problem
-    row, field = extents.owner(damage.rendition)
-    batch, at = index.locate(row)
-    return replace(problem, key=str(batch.key[at]), row=row, field=field)
+def _named(damage: Damage, shard: int, index: Index | None) -> Problem:
+    key = None
+    if damage.row is not None and index is not None:
+        batch, at = index.locate(damage.row)
+        key = str(batch.key[at])
+    return Problem(shard_name(shard), damage.offset, damage.what, key, damage.row, damage.field)

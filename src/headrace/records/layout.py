@@ -35,11 +35,12 @@ class Extents:
 
 
 class Damage(NamedTuple):
-    """A problem of a shard: the number of the damaged rendition, or None for damage elsewhere; where; and what."""
+    """A problem of a shard: where, what, and the row and field of the damaged image, if it is in one."""
 
-    rendition: int | None
     offset: int
     what: str
+    row: int | None = None
+    field: str | None = None
 
 
 class StoredCounts:
@@ -107,17 +108,17 @@ def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -
             n_bytes = stream.n_bytes
             if n_bytes != shard.n_bytes:
                 what = f"the shard must have {shard.n_bytes} bytes; it has {n_bytes}"
-                found.append(Damage(None, min(n_bytes, shard.n_bytes), what))
+                found.append(Damage(min(n_bytes, shard.n_bytes), what))
             stream.n_bytes = min(n_bytes, shard.n_bytes)  # the rest may be a hole of terabytes
             if extents is not None:
                 found += _check_bytes(stream, extents, align, n_bytes)
             checksum = stream.finish()
     except OSError as error:
         lost = "" if extents is None else f"; it contains {shard.samples} samples"
-        return [*found, Damage(None, 0, f"cannot be read: {error.strerror or error}{lost}")]
+        return [*found, Damage(0, f"cannot be read: {error.strerror or error}{lost}")]
     # If the sum is wrong but every part of the shard is right, dataset.json and the index disagree.
     if checksum != shard.checksum and not found:
-        found.append(Damage(None, 0, f"the checksum must be {shard.checksum}; it is {checksum}"))
+        found.append(Damage(0, f"the checksum must be {shard.checksum}; it is {checksum}"))
     return found
 
 
@@ -125,21 +126,22 @@ def _check_bytes(stream: SummingReader, extents: Extents, align: int, n_bytes: i
     """Check renditions and padding in order, in a shard of `n_bytes`."""
     expected = 0
     for which, (offset, length) in enumerate(zip(extents.offsets.tolist(), extents.lengths.tolist(), strict=True)):
+        owner = extents.owner(which)
         if offset != expected or length < 1:
             what = f"the index has {length} bytes here, but the next sample must start at offset {expected}"
-            yield Damage(which, offset, what)
+            yield Damage(offset, what, *owner)
             continue
         end, expected = offset + length, offset + aligned(length, align)
         if end > stream.n_bytes:
-            yield Damage(which, offset, f"the shard ends at offset {stream.n_bytes}, before the sample")
+            yield Damage(offset, f"the shard ends at offset {stream.n_bytes}, before the sample", *owner)
             continue
         checksum = 0
         for piece in stream.read(end):
             checksum = crc32c(piece, checksum)
         if checksum != extents.checksums[which]:
-            yield Damage(which, offset, f"damaged between offsets {offset} and {end - 1}")
+            yield Damage(offset, f"damaged between offsets {offset} and {end - 1}", *owner)
         padding = b"".join(stream.read(expected))  # at most one piece
         if padding.strip(b"\0"):
-            yield Damage(None, end + len(padding) - len(padding.lstrip(b"\0")), "the padding must be zero")
+            yield Damage(end + len(padding) - len(padding.lstrip(b"\0")), "the padding must be zero")
     if expected < n_bytes:
-        yield Damage(None, expected, f"{n_bytes - expected} bytes do not belong to a sample")
+        yield Damage(expected, f"{n_bytes - expected} bytes do not belong to a sample")
