@@ -83,7 +83,7 @@ def _planned(
     """Return the mixes of the fields in the plan."""
     if plan is None:
         if renditions is not None:
-            raise ValueError("renditions must be given together with a plan, whose formats it counts")
+            raise ValueError("renditions counts the formats of a plan, and there is none: give a plan too")
         return {}
     mixes = parse_mixes(load_plan(plan), renditions)
     for name in mixes:
