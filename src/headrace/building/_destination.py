@@ -211,7 +211,13 @@ def _clear(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
     _remove((folder / SHARDS).glob("*.hrs"))
-    _remove(path for path in (folder / BUILDING).glob("*") if path.name != _LOCK)
+    _remove_parts(folder / BUILDING)
+
+
+def _remove_parts(building: Path) -> None:
+    """Remove the files of an unfinished build except its lock. Options first: without them, the others are ignored."""
+    (building / _OPTIONS).unlink(missing_ok=True)
+    _remove(path for path in building.glob("*") if path.name != _LOCK)
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -222,9 +228,7 @@ def _remove(paths: Iterable[Path]) -> None:
 def remove_building(folder: Path) -> None:
     """Remove the files of the build of a finished dataset; the lock last."""
     building = folder / BUILDING
-    # Options first: without them, the other files are ignored.
-    (building / _OPTIONS).unlink(missing_ok=True)
-    _remove(path for path in building.glob("*") if path.name != _LOCK)
+    _remove_parts(building)
     (building / _LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # another builder has just arrived; it will see the finished dataset
         building.rmdir()

@@ -11,13 +11,12 @@ from typing import Any, Literal
 from headrace import formats
 from headrace.errors import UnsupportedImage
 from headrace.records.plan import Mix, load_plan, parse_mixes, single
-from headrace.records.schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
+from headrace.records.schema import ALIGNMENTS, DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
 
 KEEP = "keep"
 SHARD_BYTES = 256 << 20
 SHARD_SAMPLES = 1024
 MAX_SHARD_SAMPLES = 65536
-ALIGNMENTS = tuple(1 << bits for bits in range(6, 17))
 
 OnError = Literal["raise", "skip"]
 Pages = Literal["one", "first"]

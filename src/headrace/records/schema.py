@@ -35,6 +35,8 @@ MAX_CHANNELS = 64
 MAX_FIELDS = 1024
 MAX_ROWS = 65536
 """Maximum rows of a record batch."""
+ALIGNMENTS = tuple(1 << bits for bits in range(6, 17))
+"""Of the renditions in a shard, in bytes: powers of two from 64 to 65536."""
 
 # Columns of one rendition, in order, with their type as `memoryview.cast` names it.
 RENDITION_COLUMNS = {
