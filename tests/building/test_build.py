@@ -280,7 +280,7 @@ def test_wrong_options_are_refused_before_anything_is_made(source, tmp_path):
         ({"on_error": "ignore"}, "on_error"),
         ({"workers": 0}, "workers"),
         ({"shard_size": 0}, "shard_size"),
-        ({"plan": {"version": 3}}, "version 1; got 3"),
+        ({"plan": {"version": 3}}, "version 1; got version 3"),
     ]:
         with pytest.raises(ValueError, match=message):
             headrace.build(source, tmp_path / "a.hr", **options)

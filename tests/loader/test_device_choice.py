@@ -100,6 +100,12 @@ def test_it_is_tested_for_the_dtypes_of_all_samples(tmp_path, gpu):
     assert gpu.asked[0].stored == {"uint8", "uint16"}
 
 
+def test_some_samples_may_be_loaded_many_times(dataset, gpu):
+    """The size of the images is estimated from the loaded samples, however often each of them is loaded."""
+    assert headrace.Loader(dataset, device="cuda", indices=[0, 1] * 40).decode_place == "device"
+    assert len(gpu.asked) == 1
+
+
 def test_devices_that_the_kernels_were_never_compiled_for_are_not_chosen(dataset, gpu, monkeypatch):
     assert headrace.Loader(dataset, device="xpu").decode_place == "cpu"
     monkeypatch.setattr(kernels, "reason_not_compiled_for", lambda _device: "it has compute capability 7.5")

@@ -13,7 +13,7 @@ from tests.records.samples import CLASSES, FIELDS, assert_same, make_sample, wri
 
 import headrace
 from headrace.errors import CorruptDataset, CorruptImage, ImageTooLarge
-from headrace.records import _shards
+from headrace.records import shards
 from headrace.records._extract import safe_name
 
 
@@ -262,7 +262,7 @@ def test_what_is_no_dataset_is_explained(tmp_path):
 
 def test_more_shards_than_handles(path, monkeypatch):
     ds = headrace.open(path)
-    monkeypatch.setattr(_shards, "MAX_OPEN", 2)
+    monkeypatch.setattr(shards, "MAX_OPEN", 2)
     kept, rendition = ds.read(0, "image")
     for number in (29, 0, 15, 8, 22, 0):
         assert_same(make_sample(number), ds[number])

@@ -135,7 +135,7 @@ def test_the_bytes_do_not_depend_on_how_rows_came(tmp_path):
 @pytest.mark.parametrize(
     ("column", "value", "error", "message"),
     [
-        ("image.0.shard", 77, CorruptDataset, "the index has shard 77"),
+        ("image.0.shard", 77, CorruptDataset, "the index names shard 77"),
         ("image.0.offset", 2**63, CorruptDataset, "but the shard has"),
         ("image.0.offset", 2**64 - 1, CorruptDataset, "but the shard has"),
         ("image.0.length", 2**64 - 1, CorruptDataset, "but the shard has"),

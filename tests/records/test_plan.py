@@ -54,21 +54,21 @@ def test_a_plan_is_read_from_a_file(tmp_path):
     path.write_text(json.dumps(plan_of({"raw": 1.0}) | {"predicted": {"rate": 3}}))
     assert parse_mixes(load_plan(path))["image"].formats == ("raw",)
     path.write_text("{")
-    with pytest.raises(ValueError, match=r"plan\.json must be JSON"):
+    with pytest.raises(ValueError, match=r"plan\.json must be a JSON file with a plan"):
         load_plan(path)
 
 
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({"version": 2, "fields": {}}, "version 1; got 2"),
-        ({"version": 1}, "must have 'fields'"),
-        ({"version": 1, "fields": {"image": 3}}, "is not valid"),
+        ({"version": 2, "fields": {}}, "version 1; got version 2"),
+        ({"version": 1}, "must have a member 'fields'"),
+        ({"version": 1, "fields": {"image": 3}}, "plan.fields.image must be an object"),
         (plan_of({}), "at least one format"),
         (plan_of({"tiff": 1.0}), "got 'tiff'"),
         (plan_of({"raw": 0.5, "png": 0.4}), "add up to 1"),
-        (plan_of({"raw": 1.5, "png": -0.5}), "add up to 1"),
-        (plan_of({"raw": float("nan")}), "add up to 1"),
+        (plan_of({"raw": 1.5, "png": -0.5}), "plan.fields.image.shares.1..share must be 0, or"),
+        (plan_of({"raw": float("nan")}), "plan.fields.image.shares.0..share must be 0, or"),
         (plan_of({"hri": 0.5, "hri:dense": 0.5}), "one twice"),
         (plan_of({"raw": 1.0}, renditions=2), "1 to 1 renditions, at most one per format; got 2"),
         (plan_of({"raw": 1.0}, renditions=0), "got 0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import tarfile
 
 import numpy as np
@@ -64,3 +65,16 @@ def samples(source):
 
 def decoded(image):
     return formats.decode(image.data)
+
+
+def damaged(whole, count):
+    """Yield versions of a file with flipped bits, some of them truncated."""
+    rng = random.Random(0)
+    for _ in range(count):
+        changed = bytearray(whole)
+        if rng.random() < 0.3:
+            del changed[rng.randrange(len(changed)) :]
+        for _ in range(rng.randint(1, 3)):
+            if changed:
+                changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+        yield changed

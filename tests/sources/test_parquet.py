@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sources.pictures import decoded, keys, pixels, png, samples
+from tests.sources.pictures import damaged, decoded, keys, pixels, png, samples
 
 from headrace.errors import BadSource
 from headrace.sources import ParquetSource
@@ -194,18 +194,10 @@ def test_an_image_feature_of_another_type_is_refused(tmp_path):
 def test_damaged_files_are_named(tmp_path):
     """Truncations and flipped bytes raise BadSource or nothing."""
     write_hugging_face(tmp_path / "whole.parquet", 0, 30)
-    whole = (tmp_path / "whole.parquet").read_bytes()
-    rng = random.Random(0)
     path = tmp_path / "damaged.parquet"
     messages = []
-    for _ in range(60):
-        damaged = bytearray(whole)
-        if rng.random() < 0.3:
-            del damaged[rng.randrange(len(damaged)) :]
-        for _ in range(rng.randint(1, 3)):
-            if damaged:
-                damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-        path.write_bytes(damaged)
+    for contents in damaged((tmp_path / "whole.parquet").read_bytes(), 60):
+        path.write_bytes(contents)
         try:
             samples(ParquetSource([path]))
         except BadSource as error:

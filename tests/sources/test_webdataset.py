@@ -12,7 +12,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.sources.pictures import decoded, keys, pixels, png, samples, write_tar
+from tests.sources.pictures import damaged, decoded, keys, pixels, png, samples, write_tar
 
 from headrace.errors import BadSource
 from headrace.sources import WebDatasetSource
@@ -138,7 +138,7 @@ def test_a_huge_extended_header_is_not_read(tmp_path):
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2**32
     (tmp_path / "a.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + b"a" * 4096)
     tracemalloc.start()
-    with pytest.raises(BadSource, match="attack"):
+    with pytest.raises(BadSource, match="must have at most"):
         WebDatasetSource([tmp_path / "a.tar"])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -157,18 +157,10 @@ def test_a_compressed_bomb_is_refused(tmp_path, monkeypatch):
 def test_damaged_archives_are_named(tmp_path):
     """Truncations and flipped bytes raise, or lose nothing in silence: never another exception."""
     write_tar(tmp_path / "whole.tar", members(0, 3))
-    whole = (tmp_path / "whole.tar").read_bytes()
-    rng = random.Random(0)
     path = tmp_path / "damaged.tar"
     messages = []
-    for _ in range(150):
-        damaged = bytearray(whole)
-        if rng.random() < 0.3:
-            del damaged[rng.randrange(len(damaged)) :]
-        for _ in range(rng.randint(1, 3)):
-            if damaged:
-                damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-        path.write_bytes(damaged)
+    for contents in damaged((tmp_path / "whole.tar").read_bytes(), 150):
+        path.write_bytes(contents)
         try:
             samples(WebDatasetSource([path]))
         except BadSource as error:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace import __version__
@@ -17,13 +16,13 @@ from headrace.building._parts import Part
 from headrace.building._report import BuildReport, Skipped
 from headrace.errors import HeadraceError
 from headrace.records import Dataset
-from headrace.records.arrays import to_numpy
 from headrace.records.index.writing import write_index
+from headrace.records.layout import StoredCounts
 from headrace.records.manifest import INDEX, MANIFEST, MAX_SKIPPED, Manifest
-from headrace.records.schema import FORMAT_NAMES, Field
+from headrace.records.schema import Field
 from headrace.sources import Source
 
-_WARN_RATIO = 1.5  # warn if the images take this many times the bytes of the source
+_WARN_RATIO = 1.5  # of the bytes of the stored images to those of the source
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +48,15 @@ def assemble(
 ) -> BuildReport:
     """Write the index and `dataset.json`, and remove the files of the build; `run` are the figures of this run."""
     parts: list[Part] = []
-    lengths: list[int] = []
-    counts: dict[str, Any] = {field.name: np.zeros(256, np.int64) for field in fields if field.is_pixels}
+    counts = StoredCounts(fields)
     with dest.atomic_path(INDEX) as path:
-        index = write_index(path, fields, _tables(dest, n_shards, fields, parts, counts, lengths))
+        index = write_index(path, fields, _tables(dest, n_shards, parts, counts))
     skipped = [entry for part in parts for entry in part.skipped]
     manifest = Manifest(
         fields=fields,
         index=index,
         shards=tuple(part.shard for part in parts),
-        formats={
-            name: {FORMAT_NAMES[int(code)]: int(seen[code]) for code in np.flatnonzero(seen)}
-            for name, seen in counts.items()
-        },
+        formats=counts.formats,
         align=int(provenance.options["align"]),
         classes=provenance.classes,
         source={
@@ -78,7 +73,7 @@ def assemble(
     with dest.atomic_path(MANIFEST) as path:
         path.write_bytes(manifest.to_bytes())
     dest.complete(len(manifest.shards))
-    warnings = tuple(_warnings(manifest, sum(lengths), sum(part.lossy for part in parts)))
+    warnings = tuple(_warnings(manifest, counts.n_bytes, sum(part.lossy for part in parts)))
     return _report(dest.path, manifest, warnings=warnings, **run)
 
 
@@ -124,23 +119,12 @@ def _warnings(manifest: Manifest, stored_bytes: int, lossy: int) -> Iterator[str
         )
 
 
-def _tables(
-    dest: Destination,
-    n_shards: int,
-    fields: tuple[Field, ...],
-    parts: list[Part],
-    counts: dict[str, Any],
-    lengths: list[int],
-) -> Iterator[pa.Table]:
-    """Yield the rows of each shard; add to `parts`, to the `counts` per format and to the `lengths` of renditions."""
+def _tables(dest: Destination, n_shards: int, parts: list[Part], counts: StoredCounts) -> Iterator[pa.Table]:
+    """Yield the rows of each shard; add to `parts` and to `counts`."""
     for number in range(n_shards):
         part, table = dest.finished(number)
         parts.append(part)
-        for field in fields:
-            for rendition in range(field.renditions):
-                codes = to_numpy(table.column(field.rendition_column(rendition, "format")))
-                counts[field.name] += np.bincount(codes, minlength=256)
-                lengths.append(int(to_numpy(table.column(field.rendition_column(rendition, "length"))).sum()))
+        counts.add(table)
         yield table
 
 

@@ -159,7 +159,7 @@ def build(
 def _open(source: Any, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     if hasattr(source, "items") and hasattr(source, "load"):
         if split is not None or mask_suffix is not None:
-            raise ValueError("split and mask_suffix are for paths; give them to the source itself")
+            raise ValueError("split and mask_suffix need a path; pass them to the source object instead")
         opened: Source = source
         return opened
     path = Path(source) if isinstance(source, PathLike) else source

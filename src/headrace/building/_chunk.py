@@ -97,7 +97,7 @@ class Worker:
             rows = chunk.rows(message.offset, self._schema)
             lossy = sum(sample.was_lossy for sample in chunk.samples)
             return ChunkWritten(message.number, rows, len(chunk.samples), tuple(chunk.skipped), lossy)
-        except _SampleError as error:
+        except BadSample as error:
             return ChunkFailed(message.number, str(error), is_sample=True)
         except OSError as error:
             return ChunkFailed(message.number, f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
@@ -119,10 +119,6 @@ class Worker:
         return self._source.load(pending)
 
 
-class _SampleError(Exception):
-    pass
-
-
 class _EncodedChunk:
     """Converted samples, with offsets relative to the start of the chunk."""
 
@@ -141,7 +137,7 @@ class _EncodedChunk:
         except Exception as error:  # importers use third-party parsers, which may raise anything on damaged files
             reason = str(error) if isinstance(error, BadSample) else f"{type(error).__name__}: {error}"
             if not self._conversion.skip_bad:
-                raise _SampleError(f"sample {key!r}: {_as_utf8(reason)}") from error
+                raise BadSample(f"sample {key!r}: {_as_utf8(reason)}") from error
             self.skipped.append((_as_utf8(key[:MAX_KEY_BYTES]), _as_utf8(reason[:MAX_REASON])))
             return
         offsets = []

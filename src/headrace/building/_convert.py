@@ -318,7 +318,9 @@ def _plain(value: Any, kind: str) -> Any:
     if depth:
         return [_plain(item, kind[5:-1]) for item in value]
     if inner == "int64":
-        number = operator.index(value)
+        if not hasattr(value, "__index__") and not isinstance(value, np.bool_):
+            raise BadSample(f"the value must be an integer; got {type(value).__name__}")
+        number = int(value) if isinstance(value, np.bool_) else operator.index(value)
         if not -(1 << 63) <= number < 1 << 63:
             raise BadSample(f"int64 must fit in 64 bits; got {number}")
         return number

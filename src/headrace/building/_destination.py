@@ -16,11 +16,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.building._parts import Part, file_checksum, read_part, write_part
+from headrace.building._parts import Part, read_part, write_part
 from headrace.building._swap import keep_hidden_files, path_of_new, recover, swap
 from headrace.errors import BuildError
 from headrace.files import TEMPORARY_SUFFIX, atomic_path, publish, sync_folder
-from headrace.records.checksum import to_hex
+from headrace.records.checksum import sum_file
 from headrace.records.manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
 from headrace.records.schema import Field, arrow_schema
 
@@ -30,7 +30,7 @@ _OPTIONS = "build.json"
 
 
 class Destination:
-    """A destination that this process has locked, until it is closed or its `with` block ends.
+    """A destination that this process has locked, until its `with` block ends.
 
     A finished dataset that is replaced (`force`) stays in place until the new one is complete, which is built in a
     folder next to it.
@@ -65,17 +65,12 @@ class Destination:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Remove temporary files and release the lock; finished shards stay."""
-        if self._lock >= 0:
-            try:
-                with contextlib.suppress(OSError):
-                    _remove(self._temporary_files())
-            finally:
-                os.close(self._lock)
-                self._lock = -1
+        try:
+            with contextlib.suppress(OSError):
+                _remove(self._temporary_files())
+        finally:
+            os.close(self._lock)
 
     def _prepare(self, options: dict[str, Any], *, resume: bool, force: bool) -> None:
         _remove(self._temporary_files())
@@ -117,11 +112,11 @@ class Destination:
         temporary, path = self._temporary_shard(number), self.folder / shard_name(number)
         with _as_build_error(path):
             os.truncate(temporary, n_bytes)  # the padding after the last rendition
-            checksum = file_checksum(temporary)
+            checksum = sum_file(temporary)
             publish(temporary, path)
         batches = [batch for stream in rows for batch in pa.ipc.open_stream(stream)]
         table = pa.Table.from_batches(batches, schema=self._schema)
-        done = replace(part, shard=Shard(n_bytes, to_hex(checksum), table.num_rows))
+        done = replace(part, shard=Shard(n_bytes, checksum, table.num_rows))
         named = self._part_path(number)
         with _as_build_error(named), atomic_path(named, self._token) as unnamed:
             write_part(unnamed, done, table)
@@ -136,7 +131,7 @@ class Destination:
         if read is None or (read[0].skipped and not self._skips_bad):
             return None
         try:
-            return read[0] if to_hex(file_checksum(path)) == read[0].shard.checksum else None
+            return read[0] if sum_file(path) == read[0].shard.checksum else None
         except OSError:
             return None
 
@@ -216,7 +211,13 @@ def _clear(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
     _remove((folder / SHARDS).glob("*.hrs"))
-    _remove(path for path in (folder / BUILDING).glob("*") if path.name != _LOCK)
+    _remove_parts(folder / BUILDING)
+
+
+def _remove_parts(building: Path) -> None:
+    """Remove the files of an unfinished build except its lock. Options first: without them, the others are ignored."""
+    (building / _OPTIONS).unlink(missing_ok=True)
+    _remove(path for path in building.glob("*") if path.name != _LOCK)
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -227,9 +228,7 @@ def _remove(paths: Iterable[Path]) -> None:
 def remove_building(folder: Path) -> None:
     """Remove the files of the build of a finished dataset; the lock last."""
     building = folder / BUILDING
-    # Options first: without them, the other files are ignored.
-    (building / _OPTIONS).unlink(missing_ok=True)
-    _remove(path for path in building.glob("*") if path.name != _LOCK)
+    _remove_parts(building)
     (building / _LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # another builder has just arrived; it will see the finished dataset
         building.rmdir()

@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 from headrace import formats
 from headrace.errors import UnsupportedImage
-from headrace.records.plan import Mix, load_plan, parse_mixes, single, with_renditions
-from headrace.records.schema import DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
+from headrace.records.plan import Mix, load_plan, parse_mixes, single
+from headrace.records.schema import ALIGNMENTS, DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
 
 KEEP = "keep"
 SHARD_BYTES = 256 << 20
 SHARD_SAMPLES = 1024
 MAX_SHARD_SAMPLES = 65536
-ALIGNMENTS = tuple(1 << bits for bits in range(6, 17))
 
 OnError = Literal["raise", "skip"]
 Pages = Literal["one", "first"]
@@ -84,10 +82,9 @@ def _planned(
     """Return the mixes of the fields in the plan."""
     if plan is None:
         if renditions is not None:
-            raise ValueError("renditions counts the formats of a plan: give a plan too")
+            raise ValueError("renditions counts the formats of a plan, and there is none: give a plan too")
         return {}
-    loaded = load_plan(plan if isinstance(plan, Mapping) else Path(plan))
-    mixes = parse_mixes(loaded if renditions is None else with_renditions(loaded, renditions))
+    mixes = parse_mixes(load_plan(plan), renditions)
     for name in mixes:
         if name not in fields:
             raise ValueError(

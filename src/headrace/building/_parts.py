@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.records.checksum import CHUNK, crc32c, to_hex
+from headrace.records.checksum import crc32c, to_hex
 from headrace.records.manifest import Shard
 
 _META = b"headrace"
@@ -62,15 +62,6 @@ def read_part(path: Path) -> tuple[Part, pa.Table] | None:
             return part, reader.read_all().replace_schema_metadata(None)
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
         return None
-
-
-def file_checksum(path: Path) -> int:
-    """Return the CRC-32C of a file."""
-    checksum = crc32c(b"")
-    with path.open("rb", buffering=0) as stream:
-        while block := stream.read(CHUNK):
-            checksum = crc32c(block, checksum)
-    return checksum
 
 
 def _from_json(text: bytes) -> Part:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import headrace
-from headrace.cli.shared.options import Json, Quiet, parse_size
+from headrace.cli.shared.options import Json, Quiet, Workers, parse_size
 from headrace.cli.shared.output import counted, exit_on_error, say, shown_bar
 from headrace.units import bytes_text
 
@@ -50,22 +50,19 @@ def build(
     ] = None,
     renditions: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of the plan's formats to store each image in.", show_default="from the plan"),
+        typer.Option(min=1, help="Number of formats of the plan to store each image in.", show_default="from the plan"),
     ] = None,
-    workers: Annotated[
-        int,
-        typer.Option("--workers", "-j", min=0, help="Number of images to encode in parallel; 0 means one per core."),
-    ] = 0,
+    workers: Workers = 0,
     shard_size: Annotated[
-        str, typer.Option(help="Start a new shard after this many bytes of the source, as 256MiB or 1GB.")
+        str, typer.Option(help="Start a new shard after this many bytes of the source, such as 256MiB or 1GB.")
     ] = "256MiB",
     align: Annotated[
         int,
-        typer.Option(help="Align images in a shard to this many bytes, a power of two; 4096 allows direct I/O."),
+        typer.Option(help="Start each image at a multiple of this many bytes, a power of two; 4096 allows direct I/O."),
     ] = 64,
     on_error: Annotated[
         Literal["raise", "skip"],
-        typer.Option(help="If a sample cannot be stored: raise stops the build, skip omits the sample."),
+        typer.Option(help="What to do if a sample cannot be stored: raise stops the build, skip omits the sample."),
     ] = "raise",
     split: Annotated[
         str | None,
@@ -80,11 +77,15 @@ def build(
     ] = False,
     pages: Annotated[
         Literal["one", "first"],
-        typer.Option(help="Files with several pages or frames: one refuses them, first takes the first page."),
+        typer.Option(
+            help="What to do with files of several pages or frames: one refuses them, first takes the first page."
+        ),
     ] = "one",
     verify: Annotated[bool, typer.Option(help="Decode each image after encoding and compare the pixels.")] = True,
     resume: Annotated[bool, typer.Option(help="Continue an unfinished build instead of starting again.")] = True,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a finished dataset.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace the dataset at DEST if it is finished.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -24,10 +24,10 @@ def extract(
     format_name: Annotated[
         str | None,
         typer.Option(
-            "--format", help="Format to extract, for datasets that store several per image.", show_default="the first"
+            "--format", help="Format to extract, if the dataset stores each image in several.", show_default="the first"
         ),
     ] = None,
-    start: Annotated[int, typer.Option(min=0, help="Number of the first sample to extract.")] = 0,
+    start: Annotated[int, typer.Option(min=0, help="Number of the first sample to extract, counted from 0.")] = 0,
     count: Annotated[int | None, typer.Option(min=0, help="Number of samples to extract.", show_default="all")] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated
 
 import typer
 
@@ -18,10 +17,7 @@ _MAX_SHOWN = 100
 
 def verify(
     dataset: options.Dataset,
-    workers: Annotated[
-        int,
-        typer.Option("--workers", "-j", min=0, help="Number of shards to read in parallel; 0 means one per core."),
-    ] = 0,
+    workers: options.Workers = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -63,21 +63,13 @@ def append_parts(parts: dict[str, BufferPart], arrays: dict[str, npt.NDArray[Any
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """How much scratch memory a batch needs, in elements."""
-
-    values: int  # uint8, or int16 in a wide batch
-    entries: int  # int32
-    numbers: int  # uint8
-
-
-@dataclass(frozen=True)
 class StagedBatch:
     """A verified batch in host memory: copy `buffer` to the device in one piece and pass it to `decode_staged`."""
 
     buffer: torch.Tensor  # uint8; pinned if requested
     parts: dict[str, BufferPart]
-    scratch: Scratch
+    scratch: tuple[int, int, int]
+    """Elements of the scratch memory: values (uint8, or int16 in a wide batch), entries (int32), numbers (uint8)."""
     wide: bool
     """Whether any image has coded values of 16 bits."""
     max_width: int
@@ -168,7 +160,7 @@ def stage(
     return StagedBatch(
         buffer=buffer[:end],
         parts=parts,
-        scratch=Scratch(*sizes),
+        scratch=sizes,
         wide=bool((tiles[TileField.BITS] == 16).any()),
         max_width=int(tiles[TileField.WIDTH].max(initial=1)),
         **output,
@@ -177,7 +169,8 @@ def stage(
 
 def on_device(staged: StagedBatch, buffer: torch.Tensor, out: torch.Tensor, status: torch.Tensor) -> DeviceBatch:
     """Return the batch whose `buffer` was copied to a device, with scratch in that device's memory."""
-    scratch, parts = staged.scratch, staged.parts
+    parts = staged.parts
+    n_values, n_entries, n_numbers = staged.scratch
 
     def empty(size: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(size, dtype=dtype, device=buffer.device)
@@ -186,9 +179,9 @@ def on_device(staged: StagedBatch, buffer: torch.Tensor, out: torch.Tensor, stat
         staged=staged,
         buffer=buffer,
         **{name: parts[name].of_device(buffer) for name in ("payload", "tiles", "images", "ranks", "factors")},
-        values=empty(scratch.values, torch.int16 if staged.wide else torch.uint8),
-        entries=empty(scratch.entries, torch.int32),
-        numbers=empty(scratch.numbers, torch.uint8),
+        values=empty(n_values, torch.int16 if staged.wide else torch.uint8),
+        entries=empty(n_entries, torch.int32),
+        numbers=empty(n_numbers, torch.uint8),
         status=status,
         out=out,
     )

@@ -18,7 +18,7 @@ from headrace import _core
 Ints: TypeAlias = npt.NDArray[np.int64]
 Region: TypeAlias = tuple[int, int, int, int]
 
-_FULL_IMAGE = (0, 0, -(2**63), 0)  # the core's notation
+_FULL_IMAGE = (0, 0, -(2**63), 0)  # how the core marks that there is no region
 _LIMIT = 2**62
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from typing import Any, Literal
 
 import numpy as np
@@ -45,19 +44,15 @@ class DeviceUse:
     """Dtypes of resized images; empty if no images are resized."""
 
 
+@cache
 def reason_against_device(device: torch.device, use: DeviceUse) -> str | None:
     """Return why a device must not decode, or None if it decoded every test image correctly.
 
-    The result is cached per device, Triton version and use. The first call waits for the device, and takes seconds if
-    Triton has not compiled the kernels before.
+    The result is kept for each device and use. The first call waits for the device, and takes seconds if Triton has not
+    compiled the kernels before.
     """
     if not has_triton():
         return "Triton is not installed: pip install 'headrace[gpu]'"
-    return _tested(device, version("triton"), use)
-
-
-@cache
-def _tested(device: torch.device, _version: str, use: DeviceUse) -> str | None:
     return self_test(device, use)
 
 

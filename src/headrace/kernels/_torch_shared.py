@@ -66,6 +66,12 @@ class Tiles:
         codes = torch.where(flawed, (LAST_TILE - self[TileField.NUMBER]) << REASON_BITS | reason, 0).int()
         self.batch.status.scatter_reduce_(0, self[TileField.IMAGE], codes, "amax")
 
+    def check_end(self, begin: torch.Tensor, n_bits: torch.Tensor) -> None:
+        """Report tiles that do not end with `n_bits` from byte `begin`, padded with zeros."""
+        self.report(Reason.LENGTH, begin + (n_bits + 7 >> 3) != self[TileField.LENGTH])
+        last = self.bytes((begin + (n_bits >> 3))[:, None])[:, 0]
+        self.report(Reason.PADDING, (n_bits & 7 > 0) & (last >> (n_bits & 7) != 0))
+
     def color(self) -> torch.Tensor:
         """Return the color codes of all channels [n, 64] and report those that are not defined (spec §5.4)."""
         channels = self[TileField.CHANNELS][:, None]

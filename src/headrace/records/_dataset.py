@@ -9,16 +9,18 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
-from headrace.records._shards import ShardFiles
 from headrace.records._shared import EpochCounter
+from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
+from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
 from headrace.records.index.gather import Gather, Places
@@ -26,13 +28,8 @@ from headrace.records.index.reading import Index
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
+from headrace.records.shards import ShardFiles
 from headrace.transforms.boxes import keep_elements
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.records._verify import VerifyReport
-
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Normalize, transforms.Pad, transforms.Resize)
@@ -136,29 +133,26 @@ class Dataset:
         sample: Any = {}
         fields = self._files.manifest.fields
         # Pixels first: their errors name the row.
-        pixels = {field.name: self._pixels(batch, at, row, field, epoch) for field in fields if field.is_pixels}
-        moved = self._moved_boxes(batch, at, row, epoch)
+        keys = self._draw_keys(row, epoch)
+        pixels = {field.name: self._pixels(batch, at, row, field, keys) for field in fields if field.is_pixels}
+        moved = self._moved_boxes(batch, at, row, keys)
         for field in fields:
-            if field.is_pixels:
-                sample[field.name] = pixels[field.name]
-            elif field.name in moved:
-                views = [boxes for boxes, _ in moved[field.name]]
-                sample[field.name] = views[0] if len(views) == 1 else views
-            elif field.of in moved:
-                value = self._value(batch, at, row, field.name)
-                views = [keep_elements(value, kept) for _, kept in moved[field.of]]
-                sample[field.name] = views[0] if len(views) == 1 else views
-            else:
-                sample[field.name] = self._value(batch, at, row, field.name)
+            value = pixels[field.name] if field.is_pixels else self._value(batch, at, row, field.name)
+            if field.name in moved or field.of in moved:
+                views = moved[field.of or field.name]
+                value = [keep_elements(value, kept) if field.of else boxes for boxes, kept in views]
+                value = value[0] if len(value) == 1 else value
+            sample[field.name] = value
         for function in self._compiled.per_sample if self._compiled else ():
             sample = function(sample)
         return sample
 
-    def _draw_keys(self, row: int, epoch: int, compiled: transforms.Compiled) -> list[dict[str, int]]:
-        """Return the key of the random draws of each view of a sample."""
-        return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(compiled.views)]
+    def _draw_keys(self, row: int, epoch: int) -> list[dict[str, int]]:
+        """Return the key of the random draws of each view of a sample; none if there are no declarative transforms."""
+        views = self._compiled.views if self._compiled is not None and self._compiled.transforms else 0
+        return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(views)]
 
-    def _pixels(self, batch: Batch, at: int, row: int, field: Field, epoch: int) -> npt.NDArray[Any]:
+    def _pixels(self, batch: Batch, at: int, row: int, field: Field, keys: list[dict[str, int]]) -> npt.NDArray[Any]:
         """Decode an image and apply the declarative transforms."""
         renditions = batch.renditions[field.name][0]
         shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
@@ -169,19 +163,19 @@ class Dataset:
                 raise CorruptImage("the checksum of the bytes does not match the index")
             channels, dtype = renditions.channels[at], renditions.dtype[at]
             color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
-            return self._transformed(data, code, row, epoch, color, has_color=dtype in COLOR_DTYPE_CODES)
+            return self._transformed(data, code, keys, color, has_color=dtype in COLOR_DTYPE_CODES)
         except (HeadraceError, ValueError) as error:
             where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
             kind = type(error) if isinstance(error, HeadraceError) else TransformError
             raise kind(f"{where}: {error}") from error
 
     def _transformed(
-        self, data: memoryview, code: int, row: int, epoch: int, color: formats.Color, *, has_color: bool
+        self, data: memoryview, code: int, keys: list[dict[str, int]], color: formats.Color, *, has_color: bool
     ) -> npt.NDArray[Any]:
         compiled, form = self._compiled, decoder(code)
-        if compiled is None or not compiled.transforms:
+        if compiled is None or not keys:
             return form.decode(data, color=color, max_pixels=self.max_pixels)
-        transform, keys = compiled.mask if color == "index" else compiled.image, self._draw_keys(row, epoch, compiled)
+        transform = compiled.mask if color == "index" else compiled.image
         made: list[Any]
         if code in _core.core_formats():
             check_made_pixels(form, form.probe(data), transform, keys, self.max_pixels)
@@ -192,11 +186,13 @@ class Dataset:
         pixels: npt.NDArray[Any] = made[0] if len(made) == 1 else np.stack(made)
         return pixels
 
-    def _moved_boxes(self, batch: Batch, at: int, row: int, epoch: int) -> dict[str, list[tuple[Any, Any]]]:
+    def _moved_boxes(
+        self, batch: Batch, at: int, row: int, keys: list[dict[str, int]]
+    ) -> dict[str, list[tuple[Any, Any]]]:
         """Transform boxes with the first image of their sample. Return the boxes and a mask of those kept, per view."""
         fields, compiled = self._files.manifest.fields, self._compiled
         anchor = next((field.name for field in fields if field.type == "image"), None)
-        if compiled is None or not compiled.transforms or anchor is None:
+        if compiled is None or not keys or anchor is None:
             return {}
         renditions = batch.renditions[anchor][0]
         height, width = renditions.height[at], renditions.width[at]
@@ -208,7 +204,6 @@ class Dataset:
         for field in fields:
             if field.type == "boxes":
                 boxes = self._value(batch, at, row, field.name)
-                keys = self._draw_keys(row, epoch, compiled)
                 moved[field.name] = [compiled.boxes_kept(boxes, height, width, **key) for key in keys]
         return moved
 
@@ -265,10 +260,6 @@ class Dataset:
         table = self._files.index.table()
         if self._rows is None:
             return table
-        import pyarrow as pa  # noqa: PLC0415
-
-        from headrace.records.arrays import from_numpy  # noqa: PLC0415
-
         return table.take(from_numpy(self._rows.array, pa.int64()))
 
     @property
@@ -278,8 +269,6 @@ class Dataset:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers of the index, such as `label` or `image.0.width`, as an array."""
-        from headrace.records.arrays import to_numpy  # noqa: PLC0415
-
         column = to_numpy(self._files.index.column(name))
         return column if self._rows is None else column[self._rows.array]
 
@@ -301,7 +290,7 @@ class Dataset:
     @property
     def gather(self) -> Gather:
         """Reads columns of many samples at once as arrays."""
-        return Gather(self._files.manifest, self._files.places, self.rows, self._plain_value)
+        return Gather(self._files.places, self.rows, self._plain_value)
 
     def key(self, index: int) -> str:
         """Return the key of a sample: its path in the source, unless the source gives another."""
@@ -408,8 +397,6 @@ class Dataset:
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        from headrace.records._verify import verify  # noqa: PLC0415
-
         return verify(self.path, workers=workers)
 
 

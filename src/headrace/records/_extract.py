@@ -61,12 +61,8 @@ def extract(
             suffix = formats.get(rendition.format.partition(":")[0]).suffix
             relative = Path(safe_name(dataset.key(index)))
             base = root / safe_name(name) / relative if len(chosen) > 1 else root / relative
-            known = base.suffix.lower() in _SUFFIXES
-            stem = base.with_suffix("") if known else base
+            stem = base.with_suffix("") if base.suffix.lower() in formats.IMAGE_SUFFIXES else base
             yield _write_new(stem, suffix, index, dataset, rendition)
-
-
-_SUFFIXES = {".bmp", ".gif", ".hri", ".hrr", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 
 
 def _write_new(stem: Path, suffix: str, index: int, dataset: Dataset, rendition: Rendition) -> Path:

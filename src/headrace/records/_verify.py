@@ -7,24 +7,21 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.records.arrays import to_numpy
 from headrace.records.checksum import sum_blocks
 from headrace.records.index.columns import Batch
 from headrace.records.index.reading import Index
-from headrace.records.layout import Damage, Extents, check_shard, shard_extents
+from headrace.records.layout import Damage, Extents, StoredCounts, check_shard, shard_extents
 from headrace.records.manifest import INDEX, MANIFEST, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +123,12 @@ def _check_index_sums(folder: Path, manifest: Manifest) -> Iterator[Problem]:
 
 def _check_index(index: Index, manifest: Manifest) -> Iterator[Problem]:
     """Check every value of the index, and compare its formats with the counts in dataset.json."""
-    counts = {field.name: np.zeros(256, np.int64) for field in manifest.fields if field.is_pixels}
+    counts = StoredCounts(manifest.fields)
     for number in range(len(manifest.index.batches)):
         batch = index.record_batch(number, validate=True)
         yield from _check_values(batch, number, manifest)
-        for field in manifest.fields:
-            for rendition in range(field.renditions):
-                codes = to_numpy(batch.column(field.rendition_column(rendition, "format")))
-                counts[field.name] += np.bincount(codes, minlength=256)
-    for name, found_codes in counts.items():
-        found = {FORMAT_NAMES.get(code, f"code {code}"): n for code, n in enumerate(found_codes.tolist()) if n}
+        counts.add(batch)
+    for name, found in counts.formats.items():
         if found != dict(manifest.formats.get(name, {})):
             yield Problem(INDEX, 0, f"field {name!r} has the formats {found}; dataset.json has other counts")
 
@@ -175,7 +168,7 @@ def _check_shards(
     def settle() -> tuple[int, list[Problem]]:
         number, extent, future = waiting.pop(0)
         wrong = [Problem(INDEX, 0, extent)] if isinstance(extent, str) else []
-        return number, wrong + [_named(damage, number, extent, index) for damage in future.result()]
+        return number, wrong + [_named(damage, number, index) for damage in future.result()]
 
     with ThreadPoolExecutor(workers) as pool:
         for number, (shard, extent) in enumerate(zip(manifest.shards, extents, strict=True)):
@@ -188,10 +181,9 @@ def _check_shards(
             yield settle()
 
 
-def _named(damage: Damage, shard: int, extents: Extents | str | None, index: Index | None) -> Problem:
-    problem = Problem(shard_name(shard), damage.offset, damage.what)
-    if damage.rendition is None or index is None or not isinstance(extents, Extents):
-        return problem
-    row, field = extents.owner(damage.rendition)
-    batch, at = index.locate(row)
-    return replace(problem, key=str(batch.key[at]), row=row, field=field)
+def _named(damage: Damage, shard: int, index: Index | None) -> Problem:
+    key = None
+    if damage.row is not None and index is not None:
+        batch, at = index.locate(damage.row)
+        key = str(batch.key[at])
+    return Problem(shard_name(shard), damage.offset, damage.what, key, damage.row, damage.field)

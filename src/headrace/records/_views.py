@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from multiprocessing import context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from headrace.records._shared import SharedBytes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from headrace.records.arrays import to_numpy
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -62,17 +61,17 @@ def select_rows(indices: Any, n: int) -> npt.NDArray[np.int64]:
     if chosen.size and not np.issubdtype(chosen.dtype, np.integer):
         raise TypeError(f"indices must be integers; got {chosen.dtype}")
     chosen = chosen.astype(np.int64).reshape(-1)
-    chosen = np.where(chosen < 0, chosen + n, chosen)
-    if chosen.size and not 0 <= chosen.min() <= chosen.max() < n:
-        raise IndexError(f"indices must be in [{-n}, {n}) for a dataset of {n} samples")
-    return chosen
+    if chosen.size and not -n <= chosen.min() <= chosen.max() < n:
+        found = f"{chosen.min()} to {chosen.max()}"
+        raise IndexError(f"indices must be in [{-n}, {n}) for a dataset of {n} samples; got {found}")
+    return np.where(chosen < 0, chosen + n, chosen)
 
 
 def split_rows(n: int, fractions: Sequence[float], seed: int) -> Iterator[npt.NDArray[np.int64]]:
     """Yield the row numbers of each part, ascending. Parts have `n` times their fraction, rounded, and cover all."""
     shares = [float(share) for share in fractions]
     if not shares or min(shares) < 0 or abs(math.fsum(shares) - 1) > 1e-6:
-        raise ValueError(f"the fractions of a split must be positive and add up to 1; got {shares}")
+        raise ValueError(f"the fractions of a split must be >= 0 and add up to 1; got {shares}")
     ordered = np.argsort(_shuffle(np.arange(n, dtype=np.uint64), seed), kind="stable").astype(np.int64)
     start = 0
     for k in range(len(shares)):
@@ -91,8 +90,6 @@ def _shuffle(values: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64
 
 def named_rows(column: pa.ChunkedArray, name: str, where: str) -> npt.NDArray[np.int64]:
     """Return the rows in which a column of strings has this value. If there are none, KeyError lists the values."""
-    from headrace.records.arrays import to_numpy  # noqa: PLC0415
-
     encoded = column.combine_chunks().dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if name not in names:

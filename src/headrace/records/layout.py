@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from headrace.files import open_file
 from headrace.records.arrays import to_numpy
-from headrace.records.checksum import SummingReader, crc32c, to_hex
+from headrace.records.checksum import SummingReader, crc32c
 from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest, Shard
+from headrace.records.schema import FORMAT_NAMES, Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,38 @@ class Extents:
 
 
 class Damage(NamedTuple):
-    """A problem of a shard: the number of the damaged rendition, or None for damage elsewhere; where; and what."""
+    """A problem of a shard: where, what, and the row and field of the damaged image, if it is in one."""
 
-    rendition: int | None
     offset: int
     what: str
+    row: int | None = None
+    field: str | None = None
+
+
+class StoredCounts:
+    """Counts the renditions of each field by format, and their bytes, over tables of the index."""
+
+    def __init__(self, fields: tuple[Field, ...]) -> None:
+        self.n_bytes = 0
+        self._fields = fields
+        self._codes = {field.name: np.zeros(256, np.int64) for field in fields if field.is_pixels}
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        for field in self._fields:
+            for rendition in range(field.renditions):
+                codes, lengths = (
+                    to_numpy(rows.column(field.rendition_column(rendition, part))) for part in ("format", "length")
+                )
+                self._codes[field.name] += np.bincount(codes, minlength=256)
+                self.n_bytes += int(lengths.sum())
+
+    @property
+    def formats(self) -> dict[str, dict[str, int]]:
+        """The number of renditions of each field in each format."""
+        return {
+            name: {FORMAT_NAMES.get(code, f"code {code}"): n for code, n in enumerate(counts.tolist()) if n}
+            for name, counts in self._codes.items()
+        }
 
 
 def aligned(n_bytes: int, align: int) -> int:
@@ -77,25 +104,21 @@ def check_shard(path: Path, shard: Shard, extents: Extents | None, align: int) -
     """Read a shard once from start to end. Without extents only its size and checksum are checked."""
     found: list[Damage] = []
     try:
-        handle = open_file(path)
-        try:
-            n_bytes = os.fstat(handle).st_size
+        with SummingReader(path) as stream:
+            n_bytes = stream.n_bytes
             if n_bytes != shard.n_bytes:
                 what = f"the shard must have {shard.n_bytes} bytes; it has {n_bytes}"
-                found.append(Damage(None, min(n_bytes, shard.n_bytes), what))
-            stream = SummingReader(handle, min(n_bytes, shard.n_bytes))  # the rest may be a hole of terabytes
+                found.append(Damage(min(n_bytes, shard.n_bytes), what))
+            stream.n_bytes = min(n_bytes, shard.n_bytes)  # the rest may be a hole of terabytes
             if extents is not None:
                 found += _check_bytes(stream, extents, align, n_bytes)
-            for _ in stream.read(stream.n_bytes):
-                pass
-        finally:
-            os.close(handle)
+            checksum = stream.finish()
     except OSError as error:
         lost = "" if extents is None else f"; it contains {shard.samples} samples"
-        return [*found, Damage(None, 0, f"cannot be read: {error.strerror or error}{lost}")]
+        return [*found, Damage(0, f"cannot be read: {error.strerror or error}{lost}")]
     # If the sum is wrong but every part of the shard is right, dataset.json and the index disagree.
-    if to_hex(stream.total) != shard.checksum and not found:
-        found.append(Damage(None, 0, f"the checksum must be {shard.checksum}; it is {to_hex(stream.total)}"))
+    if checksum != shard.checksum and not found:
+        found.append(Damage(0, f"the checksum must be {shard.checksum}; it is {checksum}"))
     return found
 
 
@@ -103,21 +126,22 @@ def _check_bytes(stream: SummingReader, extents: Extents, align: int, n_bytes: i
     """Check renditions and padding in order, in a shard of `n_bytes`."""
     expected = 0
     for which, (offset, length) in enumerate(zip(extents.offsets.tolist(), extents.lengths.tolist(), strict=True)):
+        owner = extents.owner(which)
         if offset != expected or length < 1:
-            what = f"the index has {length} bytes here; the next sample is at offset {expected}"
-            yield Damage(which, offset, what)
+            what = f"the index has {length} bytes here, but the next sample must start at offset {expected}"
+            yield Damage(offset, what, *owner)
             continue
         end, expected = offset + length, offset + aligned(length, align)
         if end > stream.n_bytes:
-            yield Damage(which, offset, f"the shard ends at offset {stream.n_bytes}, before the sample")
+            yield Damage(offset, f"the shard ends at offset {stream.n_bytes}, before the sample", *owner)
             continue
         checksum = 0
         for piece in stream.read(end):
             checksum = crc32c(piece, checksum)
         if checksum != extents.checksums[which]:
-            yield Damage(which, offset, f"damaged between offsets {offset} and {end - 1}")
+            yield Damage(offset, f"damaged between offsets {offset} and {end - 1}", *owner)
         padding = b"".join(stream.read(expected))  # at most one piece
         if padding.strip(b"\0"):
-            yield Damage(None, end + len(padding) - len(padding.lstrip(b"\0")), "the padding must be zero")
+            yield Damage(end + len(padding) - len(padding.lstrip(b"\0")), "the padding must be zero")
     if expected < n_bytes:
-        yield Damage(None, expected, f"{n_bytes - expected} bytes do not belong to a sample")
+        yield Damage(expected, f"{n_bytes - expected} bytes do not belong to a sample")

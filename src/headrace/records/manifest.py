@@ -16,7 +16,7 @@ from typing import Any
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.files import open_file, read_at, read_file
 from headrace.records.checksum import crc32c, to_hex
-from headrace.records.schema import MAX_ROWS, Field, make_fields
+from headrace.records.schema import ALIGNMENTS, MAX_ROWS, Field, make_fields
 
 MANIFEST = "dataset.json"
 INDEX = "index.arrow"
@@ -194,7 +194,7 @@ class Manifest:
         if sum(shard.samples for shard in shards) != samples:
             raise ValueError("the samples of the shards must add up to the samples")
         align = _count(tree["align"])
-        if align not in [1 << bits for bits in range(6, 17)]:
+        if align not in ALIGNMENTS:
             raise ValueError(f"align must be a power of 2 from 64 to 65536; got {align}")
         fields = tree["fields"]
         skipped = _list(tree["skipped"]["first"])
@@ -259,7 +259,7 @@ def _compact(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise ValueError(f"expected an integer from 0; got {_short(value)}")
+        raise ValueError(f"expected an integer >= 0; got {_short(value)}")
     return value
 
 

@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
+from headrace.documents import DocumentReader, load_json
 from headrace.records.schema import MAX_RENDITIONS, stored_format
 
 PLAN_VERSION = 1
+_READER = DocumentReader(strict=False)
 
 
 def hash64(key: str) -> int:
@@ -53,41 +54,43 @@ def single(format_name: str) -> Mix:
     return Mix((format_name,), (1.0,))
 
 
-def load_plan(plan: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _StoredShare:
+    format: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredField:
+    shares: tuple[_StoredShare, ...]
+    renditions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredPlan:
+    """The members of a plan that a dataset depends on."""
+
+    fields: Mapping[str, _StoredField]
+
+
+def load_plan(plan: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     """Return a plan, read from a file if a path is given, after checking its version."""
-    if not isinstance(plan, Mapping):
-        path = Path(plan)
-        try:
-            plan = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise ValueError(f"{path} must be JSON: {error}") from None
-        if not isinstance(plan, dict):
-            raise ValueError(f"{path} must contain a plan, which is a JSON object")
-    if plan.get("version") != PLAN_VERSION:
-        raise ValueError(f"the plan must have version {PLAN_VERSION}; got {plan.get('version')!r}")
-    if not isinstance(plan.get("fields"), Mapping):
-        raise ValueError("the plan must have 'fields'")
-    return dict(plan)
+    tree = load_json(plan, "plan")
+    _READER.require_version(tree, PLAN_VERSION, "plan")
+    return dict(tree)
 
 
-def with_renditions(plan: Mapping[str, Any], renditions: int) -> dict[str, Any]:
-    """Return a copy of a plan with this number of renditions for each of its fields."""
-    fields = {name: {**entry, "renditions": renditions} for name, entry in plan["fields"].items()}
-    return {**plan, "fields": fields}
+def parse_mixes(plan: Mapping[str, Any], renditions: int | None = None) -> dict[str, Mix]:
+    """Check a plan and return the mix of each field that it names; `renditions` overrides those of the plan."""
+    stored = _READER.read(_StoredPlan, plan, "plan")
+    return {
+        name: _checked_mix(name, field.shares, field.renditions if renditions is None else renditions)
+        for name, field in stored.fields.items()
+    }
 
 
-def parse_mixes(plan: Mapping[str, Any]) -> dict[str, Mix]:
-    """Check a plan and return the mix of each field that it names."""
-    return {str(name): _parse_mix(str(name), entry) for name, entry in plan["fields"].items()}
-
-
-def _parse_mix(name: str, entry: Any) -> Mix:
-    try:
-        renditions = int(entry.get("renditions", 1))
-        formats = tuple(str(share["format"]) for share in entry["shares"])
-        shares = [float(share["share"]) for share in entry["shares"]]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the plan's field {name!r} is not valid: {error!r}") from None
+def _checked_mix(name: str, stored: tuple[_StoredShare, ...], renditions: int) -> Mix:
+    formats, shares = tuple(each.format for each in stored), [each.share for each in stored]
     try:
         distinct = {stored_format(format_name) for format_name in formats}
     except ValueError as error:
@@ -99,6 +102,6 @@ def _parse_mix(name: str, entry: Any) -> Mix:
             f"the plan must give {name!r} 1 to {min(MAX_RENDITIONS, len(formats))} renditions, at most one per format; "
             f"got {renditions}"
         )
-    if not all(math.isfinite(share) and share >= 0 for share in shares) or abs(math.fsum(shares) - 1) > 1e-6:
-        raise ValueError(f"the plan's shares of {name!r} must be positive and add up to 1; got {shares}")
+    if abs(math.fsum(shares) - 1) > 1e-6:
+        raise ValueError(f"the plan's shares of {name!r} must add up to 1; got {shares}")
     return Mix(formats, (*list(accumulate(shares))[:-1], 1.0), renditions)

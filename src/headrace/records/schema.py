@@ -6,13 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 FORMAT_CODES = {"hri:fast": 1, "hri:dense": 2, "png": 3, "jpeg": 4, "webp": 5, "raw": 6}
 FORMAT_NAMES = {code: name for name, code in FORMAT_CODES.items()}
@@ -37,6 +35,8 @@ MAX_CHANNELS = 64
 MAX_FIELDS = 1024
 MAX_ROWS = 65536
 """Maximum rows of a record batch."""
+ALIGNMENTS = tuple(1 << bits for bits in range(6, 17))
+"""Of the renditions in a shard, in bytes: powers of two from 64 to 65536."""
 
 # Columns of one rendition, in order, with their type as `memoryview.cast` names it.
 RENDITION_COLUMNS = {
@@ -169,7 +169,6 @@ def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
 
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
     """Return the schema of the index. No column is nullable."""
-    import pyarrow as pa  # noqa: PLC0415  # takes 45 ms, which `import headrace` should not pay
 
     def arrow_type(kind: str) -> pa.DataType:
         if kind in NUMBERS:

@@ -12,13 +12,13 @@ from array import array
 from dataclasses import dataclass, field
 from functools import partial
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from headrace.errors import BadSource
-from headrace.sources._paths import reading, require_file
+from headrace.files import read_file
+from headrace.sources._paths import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +53,10 @@ class Annotations:
 
 def read(path: str) -> Annotations:
     """Read and check an `instances_*.json`."""
-    require_file(path)
-    n_bytes = Path(path).stat().st_size
-    if n_bytes > MAX_JSON_BYTES:
-        raise BadSource(f"{path} must have at most {MAX_JSON_BYTES} bytes; it has {n_bytes}")
+    with reading(path):
+        text = read_file(path, MAX_JSON_BYTES).decode()
+    reader = _Reader(path, text)
     try:
-        with reading(path):
-            reader = _Reader(path, Path(path).read_text(encoding="utf-8"))
         reader.read()
     except BadSource:
         raise
@@ -108,7 +105,7 @@ class _Reader:
         while self._text[position : position + 1] != "]":
             element, end = self._decoder.raw_decode(self._text, position)
             if not isinstance(element, dict):
-                self._fail(f"at character {position}: expected an object")
+                self._fail(f"the value at character {position} must be an object")
             take(element, position, end)
             position = self._skip(end)
             if self._text[position : position + 1] != ",":
@@ -135,7 +132,7 @@ class _Reader:
 
     def _expect(self, character: str, position: int) -> int:
         if self._text[position : position + 1] != character:
-            self._fail(f"at character {position}: expected {character!r}")
+            self._fail(f"character {position} must be {character!r}")
         return self._skip(position + 1)
 
     def _skip(self, position: int) -> int:

@@ -168,7 +168,8 @@ def _open_splits(path: Path, found: dict[str, Path], kind: str, split: str | Non
 
 def _holds_files(path: Path) -> bool:
     """Return whether there are images in a folder itself, not in folders below it."""
-    return any(is_image_name(name) for name in os.listdir(path))  # noqa: PTH208 - only names are needed
+    names = os.listdir(path)  # noqa: PTH208 - only names are needed
+    return any(is_image_name(name) and not name.startswith(".") for name in names)
 
 
 def _detect_file(path: Path) -> str:
@@ -198,10 +199,9 @@ def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
 
 
 def _detect_folder(path: Path) -> str:
-    root = str(path)
-    if any(is_image_name(name) and not name.startswith(".") for name in os.listdir(root)):  # noqa: PTH208
+    if _holds_files(path):
         return "folder"
-    with_images = [name for name in folders(root) if has_images(root, name)]
+    with_images = [name for name in folders(str(path)) if has_images(str(path), name)]
     if not with_images:
         raise BadSource(
             f"{path} has no known layout. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "

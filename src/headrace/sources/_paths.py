@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headrace.errors import BadSource
+from headrace.files import open_file
 from headrace.formats import IMAGE_SUFFIXES
 from headrace.sources._types import MAX_FILE_BYTES, Encoded, Ignored, Item, as_utf8, encoded
 
@@ -29,7 +30,6 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 _MAX_FILES = 10**6
 _MAX_PATH = 4096
-_NOT_A_FILE = "must be a regular file; it is a folder, device, pipe or socket"
 
 
 class Found(NamedTuple):
@@ -55,11 +55,13 @@ class Found(NamedTuple):
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Turn an OSError into a BadSource that names the path."""
+    """Turn an OSError, or the ValueError for a path that no system call accepts, into a BadSource with the path."""
     try:
         yield
-    except OSError as error:
-        raise BadSource(f"{path} cannot be read: {error.strerror or error}") from error
+    except BadSource:
+        raise
+    except (OSError, ValueError) as error:
+        raise BadSource(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def join(root: str, relative: str) -> str:
@@ -170,10 +172,11 @@ def _found(relative: str, path: str, real_root: str | None) -> Found:
             if real_root is not None:
                 check_inside(path, real_root)
             status = os.stat(path)  # noqa: PTH116 - a Path per file is slow
-    except ValueError as error:  # BadSource, and names that no system call accepts
+    except BadSource as error:
         return Found(relative, 0, 0, str(error))
     if not stat.S_ISREG(status.st_mode):
-        return Found(relative, 0, 0, f"{path} {_NOT_A_FILE}; remove it from the source")
+        problem = f"{path} must be a regular file; it is a folder, device, pipe or socket: remove it from the source"
+        return Found(relative, 0, 0, problem)
     if status.st_size > MAX_FILE_BYTES:
         problem = f"{path} has {status.st_size} bytes; an image file must have at most {MAX_FILE_BYTES}"
         return Found(relative, 0, 0, problem)
@@ -188,13 +191,9 @@ def check_inside(path: str, real_root: str) -> None:
 
 
 def require_file(path: str) -> None:
-    """Refuse anything but a regular file before it is opened: opening a pipe would wait for its writer."""
-    try:
-        status = Path(path).stat()
-    except (OSError, ValueError) as error:
-        raise BadSource(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise BadSource(f"{path} {_NOT_A_FILE}")
+    """Refuse anything but a regular file before a library opens it: opening a pipe would wait for its writer."""
+    with reading(path):
+        os.close(open_file(path))
 
 
 def checked_name(name: str, where: str) -> str:
@@ -231,14 +230,9 @@ def read_image(root: str, relative: str, n_bytes: int) -> Encoded:
 
 def read_range(path: str, offset: int, n_bytes: int) -> bytes:
     """Read up to `n_bytes` from `offset`. Opens the file each time: threads and forked processes share nothing."""
-    with reading(path):
-        # Not blocking: a pipe that took the file's place must not hang us.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(handle, "rb") as file:  # noqa: PTH123 - a descriptor is not a path
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise BadSource(f"{path} is no longer a file")
-            file.seek(offset)
-            return file.read(n_bytes)
+    with reading(path), open(open_file(path), "rb") as file:  # noqa: PTH123 - a descriptor is not a path
+        file.seek(offset)
+        return file.read(n_bytes)
 
 
 def matching_files(path: Path, suffixes: tuple[str, ...], *, required: bool = True) -> list[str]:
@@ -250,7 +244,7 @@ def matching_files(path: Path, suffixes: tuple[str, ...], *, required: bool = Tr
     else:
         found = [file for pattern in _expand_braces(str(path)) for file in _glob(pattern)]
     if not found and required:
-        raise BadSource(f"{path} matches no {' or '.join(suffixes)} file")
+        raise BadSource(f"{path} must contain or match at least one {' or '.join(suffixes)} file; it has none")
     return found
 
 
@@ -260,7 +254,7 @@ def _expand_braces(pattern: str) -> list[str]:
     while (match := _BRACES.search(found[0])) is not None:
         choices = _choices(match[1])
         if len(found) * len(choices) > _MAX_FILES:
-            raise BadSource(f"{pattern} stands for more than {_MAX_FILES} files")
+            raise BadSource(f"a pattern must stand for at most {_MAX_FILES} files; {pattern} stands for more")
         found = [text.replace(match[0], choice, 1) for text in found for choice in choices]
     return found
 
@@ -271,7 +265,7 @@ def _choices(inside: str) -> list[str]:
         return inside.split(",")
     first, last = int(numbers[1]), int(numbers[2])
     if abs(last - first) >= _MAX_FILES:
-        raise BadSource(f"{{{inside}}} stands for more than {_MAX_FILES} files")
+        raise BadSource(f"a pattern must stand for at most {_MAX_FILES} files; {{{inside}}} stands for more")
     width = max(map(len, numbers.groups())) if "0" in (numbers[1][0], numbers[2][0]) else 1
     step = 1 if last >= first else -1
     return [f"{number:0{width}d}" for number in range(first, last + step, step)]

@@ -46,8 +46,8 @@ def is_compressed(path: str) -> bool:
 def members(path: str) -> Iterator[Member]:
     """Yield the files of an archive in order; raise BadSource where the archive cannot be read further."""
     try:
-        with closing(_Archive(path)) as file:
-            # `_Archive` decompresses; tarfile sees a plain archive.
+        with closing(Archive(path)) as file:
+            # `Archive` decompresses; tarfile sees a plain archive.
             with tarfile.open(fileobj=cast("IO[bytes]", file), mode="r:") as archive:
                 while (header := archive.next()) is not None:
                     archive.members.clear()  # type: ignore[attr-defined]  # missing in typeshed
@@ -65,7 +65,7 @@ def members(path: str) -> Iterator[Member]:
         raise BadSource(f"{path} has a damaged header: {type(error).__name__}: {error}") from error
 
 
-def _member(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
+def _member(path: str, file: Archive, header: tarfile.TarInfo) -> Member:
     where = f"{path}, at byte {header.offset},"
     try:
         name = checked_relative(header.name, where)
@@ -83,25 +83,28 @@ def _member(path: str, file: _Archive, header: tarfile.TarInfo) -> Member:
     return Member(name, header.offset_data, header.size)
 
 
-def _check_end(path: str, file: _Archive, end: int) -> None:
+def _check_end(path: str, file: Archive, end: int) -> None:
     file.seek(end)
     if any(file.read(_BLOCK)):
         raise BadSource(f"{path} has a damaged header at byte {end}; the archive cannot be read beyond it")
 
 
-class _Archive:
-    """The bytes of an archive, decompressed as they are read; refuses sizes that only hostile headers have."""
+class Archive:
+    """The bytes of an archive, decompressed as they are read; refuses sizes that only hostile headers have.
+
+    Going back in a compressed archive starts from its beginning.
+    """
 
     def __init__(self, path: str) -> None:
         require_file(path)
         self.path = path
-        self._n_bytes = Path(path).stat().st_size
-        if is_compressed(path):
-            self._file = cast("IO[bytes]", gzip.open(path))  # noqa: SIM115 - closed by close
-            self._limit = max(_MIN_LIMIT, _MAX_RATIO * self._n_bytes)
-        else:
-            self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close
-            self._limit = self._n_bytes
+        with reading(path):
+            self._limit = Path(path).stat().st_size
+            if is_compressed(path):
+                self._file = cast("IO[bytes]", gzip.open(path))  # noqa: SIM115 - closed by close
+                self._limit = max(_MIN_LIMIT, _MAX_RATIO * self._limit)
+            else:
+                self._file = Path(path).open("rb")  # noqa: SIM115 - closed by close
 
     def close(self) -> None:
         self._file.close()
@@ -109,9 +112,17 @@ class _Archive:
     def read(self, n_bytes: int = -1) -> bytes:
         if not 0 <= n_bytes <= _MAX_HEADER:
             raise BadSource(
-                f"{self.path}, at byte {self.tell()}, has a header of {n_bytes} bytes, which looks like an attack"
+                f"{self.path}: a header must have at most {_MAX_HEADER} bytes; that at byte {self.tell()} has {n_bytes}"
             )
         return self._file.read(n_bytes)
+
+    def read_range(self, offset: int, n_bytes: int) -> bytes:
+        """Return up to `n_bytes` from an offset in the unpacked archive."""
+        try:
+            self._file.seek(offset)
+            return self._file.read(n_bytes)
+        except (OSError, EOFError, zlib.error) as error:
+            raise BadSource(f"{self.path} is damaged: {error}") from error
 
     def seek(self, offset: int) -> int:
         if is_compressed(self.path):
@@ -126,22 +137,6 @@ class _Archive:
         if end > self._limit:
             kind = "unpacks to more than" if is_compressed(self.path) else "has only"
             raise BadSource(
-                f"{self.path} {kind} {self._limit} bytes, but {name!r} ends at {end}: truncated or a decompression bomb"
+                f"{self.path} {kind} {self._limit} bytes, but {name!r} ends at byte {end}: "
+                "the archive is truncated or a decompression bomb"
             )
-
-
-class Unpacked:
-    """Reads ranges of a compressed archive; going back starts from the beginning."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        require_file(path)
-        with reading(path):
-            self._file = gzip.open(path)  # noqa: SIM115 - open as long as this object
-
-    def read(self, offset: int, n_bytes: int) -> bytes:
-        try:
-            self._file.seek(offset)
-            return self._file.read(n_bytes)
-        except (OSError, EOFError, zlib.error) as error:
-            raise BadSource(f"{self._path} is damaged: {error}") from error

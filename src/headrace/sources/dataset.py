@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from headrace.records import Dataset
 
 MANIFEST = "dataset.json"
-_PIXELS = ("image", "mask")
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
@@ -53,9 +52,10 @@ class DatasetSource:
                 self._dataset = self._dataset.split_named(split)
             except KeyError as error:
                 raise BadSource(error.args[0]) from None
-        self._pixels = {name: kind for name, kind in self._dataset.fields.items() if kind in _PIXELS}
+        fields = self._dataset.manifest.fields
+        self._pixels = {field.name: field.type for field in fields if field.is_pixels}
         self.path, self.classes = self._dataset.path, self._dataset.classes
-        self.fields = {field.name: field.declared for field in self._dataset.manifest.fields}
+        self.fields = {field.name: field.declared for field in fields}
 
     def items(self) -> Iterator[Item]:
         dataset = self._dataset

@@ -75,7 +75,7 @@ class ParquetSource:
             heads = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
             sizes = [(head.num_rows, max(head.total_byte_size, 0)) for head in heads]
         if any(not 0 <= rows <= _MAX_GROUP_ROWS for rows, _ in sizes):
-            raise BadSource(f"{path} has a row group of {max(sizes)[0]} rows; at most {_MAX_GROUP_ROWS} are read")
+            raise BadSource(f"a row group must have at most {_MAX_GROUP_ROWS} rows; {path} has one of {max(sizes)[0]}")
         return sizes
 
     def load(self, item: Item) -> dict[str, object]:
@@ -244,7 +244,7 @@ def _value(scalar: pa.Scalar[Any], kind: str, where: str) -> object:
 def _image_bytes(scalar: pa.Scalar[Any], where: str) -> memoryview:
     value = scalar["bytes"] if hasattr(scalar, "keys") else scalar
     if not value.is_valid:
-        raise BadSource(f"{where}, has a path but no bytes; only images inside the file are read")
+        raise BadSource(f"{where}, must contain the bytes of the image; it has only a path, and paths are not read")
     contents = memoryview(value.as_buffer())
     if len(contents) > MAX_FILE_BYTES:
         raise BadSource(f"{where}, has {len(contents)} bytes; an image file must have at most {MAX_FILE_BYTES}")

@@ -32,7 +32,7 @@ _INT64 = {"class": "label", "cls": "label", "count": "count", "id": "id", "index
 _STR = ("json", "text", "transcript", "txt")
 _ARRAY = "npy"  # an array next to the image, not the image
 _MASK_WORDS = ("mask", "seg", "label")
-_MAX_MEMBERS = 256  # of one sample
+_MAX_MEMBERS = 256  # files per sample
 _MAX_TEXT_BYTES = 2**26
 
 Part = tuple[str, int, int]  # suffix (after the first dot), offset, bytes
@@ -58,7 +58,7 @@ class WebDatasetSource:
             raise BadSource("a WebDataset source needs at least one tar archive")
         self._paths = tuple(os.fspath(path) for path in paths)
         self._names = _names(self._paths)
-        self._unpacked: PerThread[_tar.Unpacked] = PerThread()
+        self._unpacked: PerThread[_tar.Archive] = PerThread()
         self.ignored = Ignored()
         path, first = self._first_sample()
         self.fields = dict(map(_field, first.parts))
@@ -115,7 +115,7 @@ class WebDatasetSource:
     def _read(self, path: str, part: Part) -> bytes:
         _, offset, n_bytes = part
         if _tar.is_compressed(path):
-            contents = self._unpacked.get(path, lambda: _tar.Unpacked(path)).read(offset, n_bytes)
+            contents = self._unpacked.get(path, lambda: _tar.Archive(path)).read_range(offset, n_bytes)
         else:
             contents = read_range(path, offset, n_bytes)
         if len(contents) != n_bytes:

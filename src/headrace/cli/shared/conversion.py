@@ -7,18 +7,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import typer
 
 from headrace.cli.shared.files import FileTask, plan_tasks
-from headrace.cli.shared.output import FAILED, INTERRUPTED, counted
+from headrace.cli.shared.output import FAILED, counted, exit_on_error, say, shown_bar
 from headrace.files import write_atomic
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class ConvertedFile(NamedTuple):
@@ -31,13 +28,8 @@ class ConvertedFile(NamedTuple):
     """Time in Headrace's own encode or decode, without reading, writing and other formats."""
 
 
-class _Counts(NamedTuple):
-    """Figures of one written file."""
-
-    n_pixels: int
-    bytes_read: int
-    bytes_written: int
-    codec_seconds: float
+_Figures: TypeAlias = tuple[int, int, int, float]
+"""Of one written file: pixels, bytes read, bytes written and seconds in the codec."""
 
 
 def convert_files(
@@ -53,28 +45,22 @@ def convert_files(
     quiet: bool,
 ) -> None:
     """Convert every input file and write the results; exit with code 1 if any of them failed."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-
     try:
         tasks, refused = plan_tasks(inputs, output, suffixes=suffixes, suffix=suffix, force=force)
     except ValueError as error:
         raise typer.BadParameter(printable(error), param_hint="--output") from None
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
     for path, reason in refused:
-        _show_failure(console, path, reason)
+        say(f"failed {path}: {reason}", err=True)
 
-    def work(task: FileTask) -> _Counts:
+    def work(task: FileTask) -> _Figures:
         made = convert(task.source)
         task.target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(task.target, made.content, overwrite=force)
-        return _Counts(made.n_pixels, made.bytes_read, len(made.content), made.codec_seconds)
+        return made.n_pixels, made.bytes_read, len(made.content), made.codec_seconds
 
     started = time.perf_counter()
-    try:
-        done = _run(tasks, work, console, workers or usable_cores(), hide_progress=quiet or not console.is_terminal)
-    except KeyboardInterrupt:
-        console.print("interrupted; all files that were written are complete")
-        raise typer.Exit(INTERRUPTED) from None
+    with exit_on_error("interrupted; all files that were written are complete"):
+        done = _run(tasks, work, workers or usable_cores(), quiet=quiet)
     if not quiet:
         typer.echo(_summary(verb, done, time.perf_counter() - started))
     n_failed = len(refused) + len(tasks) - len(done)
@@ -83,46 +69,27 @@ def convert_files(
         raise typer.Exit(FAILED)
 
 
-def _run(
-    tasks: list[FileTask],
-    work: Callable[[FileTask], _Counts],
-    console: Console,
-    workers: int,
-    *,
-    hide_progress: bool,
-) -> list[_Counts]:
+def _run(tasks: list[FileTask], work: Callable[[FileTask], _Figures], workers: int, *, quiet: bool) -> list[_Figures]:
     """Return the figures of the files that were written; failures are shown."""
-    from rich import progress  # noqa: PLC0415 - slow to import
-
-    columns = (
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}", markup=False),
-    )
-    done: list[_Counts] = []
-    bar = progress.Progress(*columns, console=console, transient=True, disable=hide_progress)
-    with bar, ThreadPoolExecutor(workers) as pool:
-        row = bar.add_task("", total=len(tasks))
-        futures = {pool.submit(work, task): task for task in tasks}
+    done: list[_Figures] = []
+    with shown_bar(quiet=quiet, time_left=True) as update, ThreadPoolExecutor(workers) as pool:
+        futures = {pool.submit(work, task): task.source for task in tasks}
         try:
-            for future in as_completed(futures):
-                source = futures[future].source
-                error = future.exception()
-                if error is None:
+            for completed, future in enumerate(as_completed(futures), 1):
+                source = futures[future]
+                try:
                     done.append(future.result())
-                elif isinstance(error, Exception):  # a damaged input does not stop the others
-                    _show_failure(console, source, f"{type(error).__name__}: {error}")
-                else:
-                    raise error
-                bar.update(row, advance=1, description=printable(source.name))
+                except Exception as error:  # noqa: BLE001 - a damaged input does not stop the others
+                    say(f"failed {source}: {type(error).__name__}: {error}", err=True)
+                if update is not None:
+                    update(completed=completed, total=len(tasks), description=printable(source.name))
         finally:
             # On Ctrl-C, files in progress are finished and no more are started.
             pool.shutdown(wait=True, cancel_futures=True)
     return done
 
 
-def _summary(verb: str, done: list[_Counts], seconds: float) -> str:
+def _summary(verb: str, done: list[_Figures], seconds: float) -> str:
     line = f"{verb} {counted(len(done), 'image')}"
     if not done:
         return line
@@ -134,8 +101,3 @@ def _summary(verb: str, done: list[_Counts], seconds: float) -> str:
         f"({megapixels / max(seconds, 1e-9):.1f} MP/s; "
         f"codec alone {megapixels / max(codec_seconds, 1e-9):.0f} MP/s per thread)"
     )
-
-
-def _show_failure(console: Console, path: Path, reason: str) -> None:
-    console.print("failed", style="red", end=" ")
-    console.print(printable(f"{path}: {reason}"), markup=False)

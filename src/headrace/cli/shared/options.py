@@ -16,14 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON ins
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite files that exist already.")]
 Workers = Annotated[
-    int,
-    typer.Option(
-        "--workers",
-        "-j",
-        min=0,
-        help="Number of files to process in parallel (default: one per core).",
-        show_default=False,
-    ),
+    int, typer.Option("--workers", "-j", min=0, help="Number of parallel workers; 0 means one per core.")
 ]
 MaxPixels = Annotated[int, typer.Option("--max-pixels", min=1, help="Refuse images with more pixels than this.")]
 Output = Annotated[

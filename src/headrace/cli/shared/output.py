@@ -49,7 +49,7 @@ def exit_on_error(interrupted: str = "interrupted") -> Iterator[None]:
 
 
 @contextmanager
-def shown_bar(*, quiet: bool) -> Iterator[Callable[..., None] | None]:
+def shown_bar(*, quiet: bool, time_left: bool = False) -> Iterator[Callable[..., None] | None]:
     """Show a progress bar on standard error; yield `update(completed=…, total=…, description=…)`.
 
     Yields None if standard error is not a terminal, or if nothing is to be shown.
@@ -60,7 +60,9 @@ def shown_bar(*, quiet: bool) -> Iterator[Callable[..., None] | None]:
     if quiet or not terminal.is_terminal:
         yield None
         return
-    columns = (progress.BarColumn(), progress.MofNCompleteColumn(), progress.TextColumn("{task.description}"))
+    columns: list[progress.ProgressColumn] = [progress.BarColumn(), progress.MofNCompleteColumn()]
+    columns += [progress.TimeRemainingColumn()] if time_left else []
+    columns += [progress.TextColumn("{task.description}", markup=False)]
     with progress.Progress(*columns, console=terminal, transient=True) as bar:
         yield partial(bar.update, bar.add_task("", total=None))
 

@@ -126,7 +126,8 @@ def _expand(tiles: Tiles, layout: _SectionOffsets, classes: torch.Tensor) -> Non
     z = torch.where(escaped, tiles.shorts(escapes_at.view(-1, 1, 1, 1) + 2 * own_escape), z)
     top = (1 << tiles.n.view(-1, 1, 1, 1)) - 1
     _store_residuals(tiles, unzigzag(z & top, top), there)
-    _check_end(tiles, extra_at, counted.sum(1), escaped.flatten(1).sum(1) != layout.n_escapes)
+    tiles.report(Reason.ESCAPES, escaped.flatten(1).sum(1) != layout.n_escapes)
+    tiles.check_end(extra_at, counted.sum(1))
 
 
 def _samples_of_numbers(
@@ -176,10 +177,3 @@ def _store_residuals(tiles: Tiles, residuals: torch.Tensor, there: torch.Tensor)
     plane = torch.arange(residuals.shape[1], device=across.device)[None]
     slot = tiles[TileField.VALUES][:, None] + plane * LANES * (tiles[TileField.WIDTH][:, None] + 2 * (LANES - 1))
     store(tiles.batch.values, slot[:, :, None, None] + (x + 2 * y) * LANES + y, residuals, inside)
-
-
-def _check_end(tiles: Tiles, extra_at: torch.Tensor, n_bits: torch.Tensor, other_escapes: torch.Tensor) -> None:
-    tiles.report(Reason.ESCAPES, other_escapes)
-    tiles.report(Reason.LENGTH, extra_at + (n_bits + 7 >> 3) != tiles[TileField.LENGTH])
-    last = tiles.bytes((extra_at + (n_bits >> 3))[:, None])[:, 0]
-    tiles.report(Reason.PADDING, (n_bits & 7 > 0) & (last >> (n_bits & 7) != 0))

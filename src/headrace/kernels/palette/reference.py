@@ -53,7 +53,7 @@ def _expand(tiles: Tiles) -> None:
     inside = (own_block < blocks[:, None]) & (y < h[:, None]) & (x < w[:, None])
     unsound = ((excepted == 1) & (~inside | (numbers >= count[:, None]))).any(1)
     tiles.report(Reason.EXCEPTION, empty | unsound)
-    _check_end(tiles, numbers_at, excepted.sum(1) * bits_each[:, 0])
+    tiles.check_end(numbers_at, excepted.sum(1) * bits_each[:, 0])
     slot = tiles.slots(torch.zeros_like(h), TileKind.PALETTE)[:, None]
     store(tiles.batch.values, slot + (x + y) * LANES + y, torch.where(excepted == 1, numbers, NO_EXCEPTION), inside)
 
@@ -74,12 +74,6 @@ def _check_palette(tiles: Tiles, count: torch.Tensor) -> None:
         above = above | (differs & ~decided & (high > low))
         decided = decided | differs
     tiles.report(Reason.PALETTE, (count < 2) | (compared & ~above).any(1))
-
-
-def _check_end(tiles: Tiles, numbers_at: torch.Tensor, n_bits: torch.Tensor) -> None:
-    tiles.report(Reason.LENGTH, numbers_at + (n_bits + 7 >> 3) != tiles[TileField.LENGTH])
-    last = tiles.bytes((numbers_at + (n_bits >> 3))[:, None])[:, 0]
-    tiles.report(Reason.PADDING, (n_bits & 7 > 0) & (last >> (n_bits & 7) != 0))
 
 
 def _bits_of(octets: torch.Tensor) -> torch.Tensor:

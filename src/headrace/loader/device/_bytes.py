@@ -6,7 +6,6 @@ One call of the core reads a whole batch without the GIL. Failures are rare; the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,8 @@ from headrace.loader.batch._stats import Clock, Figures
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
 from headrace.records.schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES
-from headrace.storage import Files, Handle, Pace
+from headrace.records.shards import ShardFiles
+from headrace.storage import Handle, Pace
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,7 +38,7 @@ class ImageHead(NamedTuple):
     head: npt.NDArray[np.uint8]
     size: int
     file: Handle
-    path: str
+    shard: int
     offset: int
     format: str
 
@@ -47,12 +47,10 @@ class EncodedImages:
     """Reads images of one dataset. For one thread; the core uses helper threads."""
 
     def __init__(self, dataset: Dataset, threads: int, pace: Pace) -> None:
-        self._paths = [str(dataset.path / shard_name(number)) for number in range(len(dataset.manifest.shards))]
-        self._sizes = np.array([shard.n_bytes for shard in dataset.manifest.shards], np.int64)
-        self._dataset, self._checked = dataset, dict[int, Handle]()
+        self.shards = ShardFiles(dataset.path, dataset.manifest.shards, dataset.manifest.check_current)
+        self.pace = pace
         self._threads = threads
         self._memory = np.empty(0, np.uint8)
-        self.files, self.pace = Files(), pace
 
     def threads_for(self, images: int) -> int:
         """Return how many threads to use for so many images."""
@@ -66,20 +64,28 @@ class EncodedImages:
         clock = Clock()
         if len(columns["shard"]) == 0:
             return []
-        shards, offsets, sizes = (columns[part].astype(np.int64) for part in ("shard", "offset", "length"))
-        failed = self._outside_shards(shards, offsets, sizes)
-        handles = self._open(shards, failed)
-        paths = ["" if handle is None else self._paths[shard] for handle, shard in zip(handles, shards, strict=True)]
+        places = [*zip(*(columns[part].tolist() for part in ("shard", "offset", "length")), strict=True)]
+        failed: dict[int, HeadraceError] = {}
+        handles: list[Handle | None] = [None] * len(places)
+        for at, place in enumerate(places):
+            try:
+                handles[at] = self.shards.handle(*place)
+            except HeadraceError as error:
+                failed[at] = error
+        offsets, sizes = (
+            np.array([0 if at in failed else place[part] for at, place in enumerate(places)], np.int64)
+            for part in (1, 2)
+        )
         lengths = np.where(sizes <= _SMALL_FILE, sizes, _HEAD_GUESS)
-        lengths[list(failed)] = 0
-        heads, helper_seconds = self._read_heads(handles, paths, offsets, lengths, failed)
+        heads, unread, helper_seconds = self._read_heads(handles, offsets, lengths)
+        failed |= {at: self.read_error(*places[at]) for at in unread}
         for at, more in enumerate(_core.claimed_head_bytes(heads)):
             if lengths[at] < more <= sizes[at] and at not in failed:
                 lengths[at] += more
-                heads[at] = np.empty(more, np.uint8)
                 self.pace.wait(more)
+                shard, offset, _ = places[at]
                 try:
-                    self.files.read_into(paths[at], int(offsets[at]), heads[at])
+                    heads[at] = np.frombuffer(self.shards.read(shard, offset, more), np.uint8)
                 except HeadraceError as error:
                     failed[at] = error
         claims = np.stack([columns[part] for part in ("height", "width", "channels", "dtype")], axis=1).astype(np.int64)
@@ -92,21 +98,15 @@ class EncodedImages:
         figures.count(forms, "bytes_read", lengths.tolist())
         figures.spread(forms, read_seconds=clock.seconds, cpu_seconds=clock.cpu_seconds)
         figures.own_cpu_seconds += clock.own_cpu_seconds
-        parts = zip(heads, sizes.tolist(), handles, paths, offsets.tolist(), forms, strict=True)
         return [
-            failed[at] if at in failed or handle is None else ImageHead(head, size, handle, path, offset, form)
-            for at, (head, size, handle, path, offset, form) in enumerate(parts)
+            failed[at] if at in failed or handle is None else ImageHead(heads[at], size, handle, shard, offset, form)
+            for at, (handle, (shard, offset, size), form) in enumerate(zip(handles, places, forms, strict=True))
         ]
 
     def _read_heads(
-        self,
-        handles: Sequence[Handle | None],
-        paths: Sequence[str],
-        offsets: Ints,
-        lengths: Ints,
-        failed: dict[int, HeadraceError],
-    ) -> tuple[list[npt.NDArray[np.uint8]], float]:
-        """Return (the first bytes of each image, CPU seconds of helper threads)."""
+        self, handles: Sequence[Handle | None], offsets: Ints, lengths: Ints
+    ) -> tuple[list[npt.NDArray[np.uint8]], list[int], float]:
+        """Return (the first bytes of each image, the images that cannot be read, CPU seconds of helper threads)."""
         room = -(-lengths // _CACHE_LINE) * _CACHE_LINE
         starts = np.cumsum(room) - room
         if len(self._memory) < room.sum():
@@ -115,68 +115,19 @@ class EncodedImages:
         threads = self.threads_for(len(handles))
         unread, helper_seconds = _core.read_pieces(numbers, offsets, lengths, starts, self._memory, threads)
         self.pace.wait(int(lengths.sum()))
-        for at in unread:
-            failed[at] = self.read_error(paths[at], int(offsets[at]), int(lengths[at]))
         ends = (starts + lengths).tolist()
         heads = [self._memory[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
-        return heads, helper_seconds
+        return heads, unread, helper_seconds
 
-    def _outside_shards(self, shards: Ints, offsets: Ints, sizes: Ints) -> dict[int, HeadraceError]:
-        """Return an error for each image that is not within a shard."""
-        failed: dict[int, HeadraceError] = {}
-        known = shards < len(self._paths)
-        ends = self._sizes[np.where(known, shards, 0)]
-        outside = (sizes < 1) | (offsets < 0) | (offsets > ends) | (sizes > ends - offsets)
-        for at in np.flatnonzero(~known | outside).tolist():
-            failed[at] = CorruptDataset(
-                "the index names bytes beyond the end of the shard"
-                if known[at]
-                else f"the index names shard {shards[at]}; there are {len(self._paths)} shards"
-            )
-        return failed
-
-    def _open(self, shards: Ints, failed: dict[int, HeadraceError]) -> list[Handle | None]:
-        opened: dict[int, Handle | HeadraceError] = {}
-        for shard in dict.fromkeys(shards[at] for at in range(len(shards)) if at not in failed):
-            try:
-                opened[shard] = self._checked_handle(int(shard))
-            except HeadraceError as error:
-                opened[shard] = error
-        handles: list[Handle | None] = []
-        for at, shard in enumerate(shards):
-            found = None if at in failed else opened[shard]
-            if isinstance(found, HeadraceError):
-                failed[at], found = found, None
-            handles.append(found)
-        return handles
-
-    def _checked_handle(self, shard: int) -> Handle:
-        """Open a shard, and check once that it is the file that the dataset was opened with."""
-        handle = self.files.handle(self._paths[shard])
-        if self._checked.get(shard) is not handle:
-            found, expected = os.fstat(handle.number).st_size, int(self._sizes[shard])
-            if found != expected:
-                how = "was cut short" if found < expected else "was changed"
-                raise CorruptDataset(
-                    f"{self._paths[shard]} {how}: it must have {expected} bytes and has {found}; "
-                    f"restore it or build again"
-                )
-            self._dataset.manifest.check_current(self._dataset.path)
-            self._checked[shard] = handle
-        return handle
-
-    def read_error(self, path: str, offset: int, length: int) -> HeadraceError:
+    def read_error(self, shard: int, offset: int, length: int) -> HeadraceError:
         """Return the error of reading bytes that could not be read."""
         try:
-            self.files.read_into(path, offset, np.empty(length, np.uint8))
+            self.shards.read(shard, offset, length)
         except HeadraceError as error:
             return error
-        return CorruptDataset(f"{path} at offset {offset}: reading failed once and then succeeded: check the storage")
-
-    def close(self) -> None:
-        """Close the files."""
-        self._checked.clear()
-        self.files.close()
+        return CorruptDataset(
+            f"{shard_name(shard)} at offset {offset}: reading failed once and then succeeded: check the storage"
+        )
 
 
 class StoredTiles:
@@ -199,7 +150,7 @@ class StoredTiles:
             read, helper_seconds = _core.fetch_tiles(self.heads, self.sizes, files, offsets, tiles, payload, threads)
         except CorruptDataset as error:
             image = images[error.index or 0]
-            why = reader.read_error(image.path, image.offset, image.size)
+            why = reader.read_error(image.shard, image.offset, image.size)
             named = CorruptDataset(f"image {error.index}: {why}")
             named.index = error.index
             raise named from None

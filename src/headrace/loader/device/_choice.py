@@ -43,7 +43,6 @@ _GPU = "cuda"
 _MIN_BYTES = 64 << 10
 _ONE_BYTE = [code for code, name in DTYPE_NAMES.items() if name == "uint8"]
 _MAX_SAMPLES = 256  # to estimate the mean size
-_ROWS_PER_READ = 1 << 18
 _SUPPORTED = (CenterCrop, HorizontalFlip, Normalize, RandomCrop, RandomResizedCrop, Resize, VerticalFlip)
 
 
@@ -169,22 +168,21 @@ class DecodeChoice:
     def _stored_dtypes(self) -> frozenset[str]:
         """Return the dtypes of all images that the device would decode, from the index."""
         dataset, found = self._dataset, set[int]()
-        for begin in range(0, len(dataset), _ROWS_PER_READ):
-            rows = dataset.gather.rows(np.arange(begin, min(begin + _ROWS_PER_READ, len(dataset))))
-            for field in dataset.manifest.fields:
-                for rendition in range(field.renditions if field.name in self._pixels else 0):
-                    columns = dataset.gather.pixel_columns(field.name, rendition, rows)
-                    found.update(np.unique(columns["dtype"][self._on_device(field.name, columns)]).tolist())
+        for field in dataset.manifest.fields:
+            for rendition in range(field.renditions if field.name in self._pixels else 0):
+                names = {part: field.rendition_column(rendition, part) for part in ("format", "dtype")}
+                columns = {part: dataset.column(name) for part, name in names.items()}
+                found.update(np.unique(columns["dtype"][self._on_device(field.name, columns)]).tolist())
         return frozenset(DTYPE_NAMES[code] for code in found if code in DTYPE_NAMES)
 
     def _mean_decoded_bytes(self) -> float:
         """Estimate the mean bytes of pixels that the device would decode per image, from a few samples of epoch 0."""
-        dataset = self._dataset
-        rows = np.linspace(0, len(dataset) - 1, min(len(dataset), _MAX_SAMPLES)).astype(np.int64)
+        dataset, gather = self._dataset, self._dataset.gather
+        rows = gather.rows(np.linspace(0, len(dataset) - 1, min(len(dataset), _MAX_SAMPLES)).astype(np.int64))
         names = _core.VIEW_ROWS.split()
         decoded = [np.zeros(0)]
         for name in self._pixels:
-            columns = dataset.gather.pixel_columns(name, 0, rows)
+            columns = gather.pixel_columns(name, 0, rows)
             sizes = np.stack([columns["height"], columns["width"]], axis=1).astype(np.int64)
             transform = self._compiled.mask if dataset.fields[name] == "mask" else self._compiled.image
             table = _core.plan_views(transform, sizes, rows, 1, 0, 0)

@@ -17,13 +17,15 @@ import numpy.typing as npt
 
 from headrace import _core
 from headrace.loader.pixels._engine import Rows
+from headrace.records.rendition import decode_color
 from headrace.records.schema import (
     CMYK_DTYPE_CODE,
-    COLOR_DTYPE_CODES,
+    DEFAULT_HRI,
     DTYPE_CODES,
     DTYPE_NAMES,
     FORMAT_CODES,
     FORMAT_NAMES,
+    MAX_CHANNELS,
 )
 from headrace.transforms import Compiled, Normalize, Views
 
@@ -33,7 +35,6 @@ Window: TypeAlias = tuple[Pair, Pair, Pair, Pair]
 """A part of an image is resized, and a window cut out of the result: (size, resized size, begin, extent)."""
 Method: TypeAlias = Literal["cut", "bilinear", "nearest"]
 
-MAX_CHANNELS = 64
 _MAX_SAMPLE_BYTES = 4  # of float32
 _METHODS: tuple[Method, ...] = ("cut", "bilinear", "nearest")  # the core counts them from 1; 0: the device cannot
 
@@ -172,11 +173,9 @@ def _color(ending: Ending, channels: int, dtype: int) -> str | None:
     """Return whether an `hri` image becomes "RGB" or is kept, as the core decides; None if only the CPU can do it."""
     if not 1 <= channels <= MAX_CHANNELS or dtype == CMYK_DTYPE_CODE:
         return None
-    color = ending.color
-    if color == "auto":
-        color = "RGB" if channels in (1, 3) or (channels <= 4 and dtype in COLOR_DTYPE_CODES) else "keep"
+    color = decode_color(ending.color, FORMAT_CODES[DEFAULT_HRI], channels, dtype)
     if color == "RGB" and (channels > 4 or (channels == 4 and dtype == DTYPE_CODES["uint8"])):
-        return None  # the file may be CMYK
+        return None  # the pixels may be CMYK, which the CPU converts
     fits = ending.mean is None or len(ending.mean) in (1, 3 if color == "RGB" else channels)
     return color if fits else None
 

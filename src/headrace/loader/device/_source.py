@@ -156,7 +156,7 @@ class DeviceSource:
         self._engine.close()
         if self._thread is not threading.current_thread():
             self._thread.join()
-        self._work.images.close()
+        self._work.images.shards.close()
 
     def __del__(self) -> None:
         stop = self.__dict__.get("_stop")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-_ALIGNMENT = 256  # of a device's allocations; views as other dtypes need alignment
+_ALIGNMENT = 256  # as in a device's allocations: a view as another dtype needs an aligned start
 _BUFFERS = 2
 _FIRST_BYTES = 4 << 20
 _POLL_SECONDS = 0.0002

@@ -9,14 +9,12 @@ within the values. Python checks the bounds of every access as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, Boxes, Field
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Column(Protocol):
@@ -73,20 +71,24 @@ def _open(kind: str, buffers: Iterator[pa.Buffer | None], rows: int) -> Column:
     next(buffers)  # validity: values are never null
     if kind in NUMBERS:
         return _view(next(buffers), rows * NUMBERS[kind].itemsize, NUMBERS[kind].char)
-    if kind == "boxes":
-        offsets = _offsets(next(buffers), rows)
-        next(buffers)
-        next(buffers)
-        return _ArrayColumn(offsets, _numbers(next(buffers), offsets, np.float32, 4), 4)
     offsets = _offsets(next(buffers), rows)
     n_items = offsets[rows] if rows else 0
+    if kind == "boxes":
+        next(buffers)
+        next(buffers)
+        boxes = _numbers(next(buffers), 4 * n_items, np.dtype(np.float32)).reshape(-1, 4)
+        return _VariableColumn(offsets, lambda start, stop: boxes[start:stop].copy())
     if not kind.startswith("list<"):
         content = _view(next(buffers), n_items, "B")
-        return _TextColumn(offsets, content) if kind == "str" else _BytesColumn(offsets, content)
+        if kind == "str":
+            return _VariableColumn(offsets, lambda start, stop: str(content[start:stop], "utf-8"))
+        return _VariableColumn(offsets, lambda start, stop: bytes(content[start:stop]))
     if kind[5:-1] in NUMBERS:
         next(buffers)
-        return _ArrayColumn(offsets, _numbers(next(buffers), offsets, NUMBERS[kind[5:-1]], 1), 1)
-    return _ListColumn(offsets, _open(kind[5:-1], buffers, n_items))
+        numbers = _numbers(next(buffers), n_items, NUMBERS[kind[5:-1]])
+        return _VariableColumn(offsets, lambda start, stop: numbers[start:stop].copy())
+    items = _open(kind[5:-1], buffers, n_items)
+    return _VariableColumn(offsets, lambda start, stop: [items[item] for item in range(start, stop)])
 
 
 def _view(buffer: pa.Buffer | None, n_bytes: int, letter: Any) -> memoryview:
@@ -105,51 +107,23 @@ def _offsets(buffer: pa.Buffer | None, rows: int) -> memoryview:
     return offsets
 
 
-def _numbers(buffer: pa.Buffer | None, offsets: memoryview, dtype: Any, per_item: int) -> np.ndarray[Any, Any]:
-    count = (offsets[-1] if len(offsets) else 0) * per_item
-    return np.frombuffer(_view(buffer, count * np.dtype(dtype).itemsize, "B"), dtype)
+def _numbers(buffer: pa.Buffer | None, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.frombuffer(_view(buffer, count * dtype.itemsize, "B"), dtype)
 
 
-class _TextColumn:
-    __slots__ = ("content", "offsets")
+class _VariableColumn:
+    """Values of variable length. `make(start, stop)` returns one, from its first item to the one after its last.
 
-    def __init__(self, offsets: memoryview, content: memoryview) -> None:
-        self.offsets, self.content = offsets, content
+    The caller may write to an array that it gets.
+    """
 
-    def __getitem__(self, row: int) -> str:
-        return str(self.content[self.offsets[row] : self.offsets[row + 1]], "utf-8")
+    __slots__ = ("make", "offsets")
 
+    def __init__(self, offsets: memoryview, make: Callable[[int, int], Any]) -> None:
+        self.offsets, self.make = offsets, make
 
-class _BytesColumn(_TextColumn):
-    __slots__ = ()
-
-    def __getitem__(self, row: int) -> bytes:  # type: ignore[override]  # the same layout, other values
-        return bytes(self.content[self.offsets[row] : self.offsets[row + 1]])
-
-
-class _ArrayColumn:
-    """Lists of elements that consist of `width` numbers each."""
-
-    __slots__ = ("numbers", "offsets", "width")
-
-    def __init__(self, offsets: memoryview, numbers: np.ndarray[Any, Any], width: int) -> None:
-        self.offsets, self.numbers, self.width = offsets, numbers, width
-
-    def __getitem__(self, row: int) -> np.ndarray[Any, Any]:
-        start, stop = self.offsets[row] * self.width, self.offsets[row + 1] * self.width
-        numbers = self.numbers[start:stop].copy()  # so that the caller may write to it
-        return numbers if self.width == 1 else numbers.reshape(-1, self.width)
-
-
-class _ListColumn:
-    __slots__ = ("items", "offsets")
-
-    def __init__(self, offsets: memoryview, items: Column) -> None:
-        self.offsets, self.items = offsets, items
-
-    def __getitem__(self, row: int) -> list[Any]:
-        get: Callable[[int], Any] = self.items.__getitem__
-        return [get(item) for item in range(self.offsets[row], self.offsets[row + 1])]
+    def __getitem__(self, row: int) -> Any:
+        return self.make(self.offsets[row], self.offsets[row + 1])
 
 
 class _BoxColumn:

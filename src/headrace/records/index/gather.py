@@ -27,13 +27,9 @@ RowNumbers: TypeAlias = npt.NDArray[np.int64]
 class Gather:
     """Reads columns of a dataset or a view of one. Thread-safe."""
 
-    def __init__(
-        self, manifest: Manifest, places: Places, view: RowNumbers | None, value: Callable[[int, str], Any]
-    ) -> None:
-        self._fields = {field.name: field for field in manifest.fields}
-        self._length = manifest.samples if view is None else len(view)
+    def __init__(self, places: Places, view: RowNumbers | None, value: Callable[[int, str], Any]) -> None:
         self._places, self._view, self._value = places, view, value
-        self._runs: dict[tuple[str, int], tuple[Runs, ...]] = {}
+        self._length = places.n_rows if view is None else len(view)
 
     def rows(self, positions: npt.NDArray[Any]) -> RowNumbers:
         """Return the rows of the complete dataset at positions of the view: the `sample` of random draws."""
@@ -44,26 +40,13 @@ class Gather:
 
     def pixel_columns(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a rendition by name (`shard`, `offset` …) in new arrays, one value per row."""
-        runs = self._runs.get((field, rendition)) or self._open(field, rendition)
-        return self._places.take(runs, rows)
+        return self._places.take(field, rendition, rows)
 
     def values(self, field: str, rows: RowNumbers) -> npt.NDArray[Any] | list[Any]:
         """Return the values of a field: an array for `int64` and `float32`, a list for other types."""
-        found = self._fields.get(field)
-        if found is None or found.type not in ("int64", "float32"):
-            return [self._value(int(row), field) for row in rows]
-        runs = self._runs.get((field, 0)) or self._open(field, 0)
-        return self._places.take(runs, rows)[field]
-
-    def _open(self, field: str, rendition: int) -> tuple[Runs, ...]:
-        found = self._fields.get(field)
-        if found is None or not 0 <= rendition < max(1, found.renditions):
-            raise KeyError(f"the dataset has no rendition {rendition} of a field {field!r}")
-        names = {field: field}
-        if found.is_pixels:
-            names = {found.rendition_column(rendition, part): part for part in RENDITION_COLUMNS}
-        runs = self._runs[field, rendition] = self._places.runs(names)
-        return runs
+        if self._places.is_number(field):
+            return self._places.take(field, 0, rows)[field]
+        return [self._value(int(row), field) for row in rows]
 
 
 class Runs(NamedTuple):
@@ -79,6 +62,8 @@ class Places:
 
     def __init__(self, index: Index, manifest: Manifest) -> None:
         self._index = index
+        self.n_rows = manifest.samples
+        self._runs: dict[tuple[str, int], tuple[Runs, ...]] = {}
         self._n_bytes, self._address = index.content.size, index.content.address
         self._ends = np.cumsum(np.array(manifest.index.batches, np.int64))
         # Sorted by width, so that the columns of a rendition with the same width are adjacent.
@@ -91,8 +76,27 @@ class Places:
         self._all_known = False
         self._lock = Lock()
 
-    def runs(self, names: dict[str, str]) -> tuple[Runs, ...]:
-        """Return the columns in `names`, grouped by width, under the names that it maps them to."""
+    def is_number(self, field: str) -> bool:
+        """Return whether a field is a column of numbers."""
+        return any(name == field for name, _ in self._columns)
+
+    def take(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of a rendition, or that of a field of numbers, in these rows. The rows must exist."""
+        runs = self._runs.get((field, rendition)) or self._open(field, rendition)
+        batches = self._ends.searchsorted(rows, side="right")
+        if not self._all_known:
+            self._find(np.unique(batches))
+        taken = {}
+        for file, origins, names in runs:
+            places = origins.take(batches, axis=1)
+            places += rows
+            for (name, dtype), numbers in zip(names, file.take(places), strict=True):
+                taken[name] = numbers.view(dtype)
+        return taken
+
+    def _open(self, field: str, rendition: int) -> tuple[Runs, ...]:
+        """Group the columns by width."""
+        names = {field: field} | {f"{field}.{rendition}.{part}": part for part in RENDITION_COLUMNS}
         found = []
         for width in (1, 4, 8):
             chosen = [
@@ -105,20 +109,10 @@ class Places:
                 file = np.frombuffer(self._index.content, f"u{width}", self._n_bytes // width)
                 origins = self._origins[chosen[0][0] : chosen[-1][0] + 1]
                 found.append(Runs(file, origins, tuple((name, dtype) for _, name, dtype in chosen)))
+        if not found:
+            raise KeyError(f"the dataset has no rendition {rendition} of a field {field!r}")
+        self._runs[field, rendition] = tuple(found)
         return tuple(found)
-
-    def take(self, runs: tuple[Runs, ...], rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
-        """Return the values of columns in these rows. The rows must exist."""
-        batches = self._ends.searchsorted(rows, side="right")
-        if not self._all_known:
-            self._find(np.unique(batches))
-        taken = {}
-        for file, origins, names in runs:
-            places = origins.take(batches, axis=1)
-            places += rows
-            for (name, dtype), numbers in zip(names, file.take(places), strict=True):
-                taken[name] = numbers.view(dtype)
-        return taken
 
     def _find(self, batches: RowNumbers) -> None:
         with self._lock:

@@ -74,7 +74,10 @@ def read_footer(read: Read, n_bytes: int, columns: Sequence[tuple[str, str]]) ->
     for at in footer.vector(3, 24):
         offset, head, body = struct.unpack_from("<qi4xq", footer.data, at)
         if offset < 8 or (offset | head) % _ALIGNMENT or not 8 < head <= MAX_HEAD_BYTES or body < 0:
-            raise ValueError(f"record batch {len(blocks)}: header {head}, body {body} bytes at {offset} is not valid")
+            raise ValueError(
+                f"record batch {len(blocks)} must have an aligned header of 9 to {MAX_HEAD_BYTES} bytes and a body; it "
+                f"has {head} and {body} bytes at offset {offset}"
+            )
         if offset + head + body > n_bytes:
             raise ValueError(f"record batch {len(blocks)} must end within the file")
         blocks.append(Block(offset, head, body))
@@ -248,5 +251,5 @@ class _Table:
 def _root(data: Any) -> _Table:
     view = memoryview(data).cast("B")
     if len(view) < 4:
-        raise ValueError("its header is too short")
+        raise ValueError(f"its header must have at least 4 bytes; it has {len(view)}")
     return _Table(view, struct.unpack_from("<I", view)[0])

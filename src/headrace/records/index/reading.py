@@ -13,7 +13,9 @@ import os
 from bisect import bisect_right
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from headrace.errors import CorruptDataset
 from headrace.files import open_file, read_at
@@ -21,9 +23,6 @@ from headrace.records.index import ipc
 from headrace.records.index.columns import Batch
 from headrace.records.manifest import INDEX, Manifest
 from headrace.records.schema import NUMBERS, arrow_schema, columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Index:
@@ -91,8 +90,6 @@ class Index:
 
     def record_batch(self, number: int, *, validate: bool = False) -> pa.RecordBatch:
         """Return a record batch over the file. With `validate`, its values are safe to pass to Arrow."""
-        import pyarrow as pa  # noqa: PLC0415
-
         block = self._blocks[number]
         try:
             nodes = ipc.read_batch(self._file.view, block, self._columns, self._rows[number])
@@ -106,8 +103,6 @@ class Index:
 
     def table(self) -> pa.Table:
         """Return the index as a table over the mapped file. All of it is checked the first time."""
-        import pyarrow as pa  # noqa: PLC0415
-
         if self._table is None:
             batches = [self.record_batch(number, validate=True) for number in range(len(self._rows))]
             self._table = pa.Table.from_batches(batches, schema=self._schema)
@@ -115,8 +110,6 @@ class Index:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return a column of numbers. Its values need no check, because every bit pattern is a number."""
-        import pyarrow as pa  # noqa: PLC0415
-
         numbers = [column for column, kind in self._columns if kind in NUMBERS]
         if name not in numbers:
             raise KeyError(f"{name!r} is not a column of numbers; those are {', '.join(numbers) or 'none'}")
@@ -128,8 +121,6 @@ class Index:
 
 
 def _array(node: ipc.Node, kind: pa.DataType, body: pa.Buffer) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415
-
     buffers = [None, *(body.slice(*extent) for extent in node.buffers)]
     children = [] if node.child is None else [_array(node.child, kind.value_type, body)]
     return pa.Array.from_buffers(kind, node.length, buffers, null_count=0, children=children)
@@ -148,14 +139,10 @@ class _File:
             os.close(self._handle)
 
     def map(self, n_bytes: int) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-
         self.content = pa.py_buffer(mmap.mmap(self._handle, n_bytes, access=mmap.ACCESS_READ))
         os.close(self._handle)
 
     def buffer(self, offset: int, n_bytes: int) -> pa.Buffer:
-        import pyarrow as pa  # noqa: PLC0415
-
         if self.content is not None:
             return self.content.slice(offset, n_bytes)
         memory = bytearray(n_bytes)

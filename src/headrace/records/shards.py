@@ -33,14 +33,14 @@ class ShardFiles:
 
     def read(self, shard: int, offset: int, length: int) -> memoryview:
         """Return `length` bytes of a shard in new memory."""
-        handle = self._checked(shard, offset, length)
+        handle = self.handle(shard, offset, length)
         memory = np.empty(length, np.uint8).data
         self._fill(handle, shard, offset, memory)
         return memory.toreadonly()
 
     def blocks(self, shard: int, offset: int, length: int) -> Iterator[memoryview]:
         """Yield `length` bytes of a shard in pieces. A piece is valid until the next one is read."""
-        handle = self._checked(shard, offset, length)
+        handle = self.handle(shard, offset, length)
         memory = np.empty(min(CHUNK, length), np.uint8).data
         for start in range(0, length, CHUNK):
             block = memory[: min(CHUNK, length - start)]
@@ -61,8 +61,8 @@ class ShardFiles:
                 f"restore it or build again"
             )
 
-    def _checked(self, shard: int, offset: int, length: int) -> Handle:
-        """Open a shard and check a range against its true size, because the index is not trusted."""
+    def handle(self, shard: int, offset: int, length: int) -> Handle:
+        """Return the open file of a shard, and check that it contains a range, because the index is not trusted."""
         handle = self._handles.get(shard) or self._open(shard)
         n_bytes = self._shards[shard].n_bytes
         if length < 1 or offset + length > n_bytes:
@@ -75,7 +75,8 @@ class ShardFiles:
     def _open(self, shard: int) -> Handle:
         if shard >= len(self._shards):
             raise CorruptDataset(
-                f"{self._folder}: the index has shard {shard}; there are only {len(self._shards)} shards"
+                f"{self._folder}: the index names shard {shard}, but the dataset has only {len(self._shards)} shards; "
+                f"restore the index or build again"
             )
         path, expected = self._path(shard), self._shards[shard].n_bytes
         handle = Handle(str(path))
@@ -90,6 +91,10 @@ class ShardFiles:
             self._handles.clear()  # those in use stay open; keeping the order of use would need a lock
         self._handles[shard] = handle
         return handle
+
+    def close(self) -> None:
+        """Close the files. Those that a thread is reading are closed after the read."""
+        self._handles.clear()
 
     def _path(self, shard: int) -> Path:
         return self._folder / shard_name(shard)
