@@ -88,6 +88,10 @@ class TimedRun:
         return [sum(images for _, images in part) / max(sum(seconds for seconds, _ in part), 1e-9) for part in full]
 
     @property
+    def cpu_seconds_per_image(self) -> float:
+        return self.cost.cpu_seconds / max(1, self.total_images)
+
+    @property
     def cores(self) -> float | None:
         """Mean number of busy cores."""
         return self.cost.cpu_seconds / self.cost.seconds if self.cost.seconds > 0 else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
 from headrace.measuring import EnergyCounter, FileRange, encoded_image, some_of
 from headrace.planning import Calibration, Machine, calibrate, solve
-from headrace.profiling._measurements import Energy, FormatCost, FormatMix, Measurements, Memory
+from headrace.profiling._measurements import Energy, FormatCost, FormatMix, Measurements, Memory, Rate, Stage
 from headrace.profiling.judging._remedies_stored import storage_bandwidth
+from headrace.profiling.stages._clocks import ClockedRun, core_stages
 from headrace.profiling.stages._runs import TimedRun, run_loader, run_trainer
 from headrace.profiling.stages._storage import compare_with_records
 from headrace.profiling.subjects._schedule import Findings, OutOfTime, Phase, Schedule
@@ -34,11 +35,11 @@ def training_phases(
     settings: Settings,
     schedule: Schedule,
     *,
-    warm_loader: Callable[[], AbstractContextManager[Iterable[Any]]] | None = None,
+    thread_stages: Callable[[], list[Stage]] = list,
 ) -> list[Phase]:
     """Measure the loader alone, the trainer alone, and both together.
 
-    `warm_loader` makes the same loader over a few samples in memory, if `loader` reads from storage.
+    `thread_stages` returns what the loader's own clocks say about stages of single threads.
     """
 
     def loader_alone(found: Findings, seconds: float) -> Findings:
@@ -47,6 +48,7 @@ def training_phases(
         recipe, peak = found.measurements.recipe, run.cost.peak_bytes
         return found.add(
             _summary(run.rate),
+            stages=thread_stages(),
             loader_run=run,
             differential={
                 "loader": run.rate,
@@ -59,12 +61,6 @@ def training_phases(
             memory=None if peak is None else Memory(peak_bytes=peak),
             energy=_energy(run, counter, settings.watts),
         )
-
-    def from_memory(found: Findings, seconds: float) -> Findings:
-        assert warm_loader is not None
-        with warm_loader() as cached:
-            rate = run_loader(cached, seconds=seconds).rate
-        return found.add(_summary(rate), differential={"warm_loader": rate})
 
     def trainer_alone(found: Findings, seconds: float) -> Findings:
         assert settings.step is not None
@@ -95,17 +91,57 @@ def training_phases(
     if settings.step is not None:
         phases.append(Phase("trainer alone", 0.1 if settings.stated_step else 1.5, trainer_alone, "essential"))
         phases.append(Phase("both together", 3, both_together, "useful"))
-    if warm_loader is not None:
-        phases.append(Phase("loader alone, from memory", 1.5, from_memory))
     return phases
+
+
+def core_phase(run: Callable[[int, float], ClockedRun], cores: Sequence[int], workers: int) -> Phase:
+    """Measure the stages that the workers share, with samples in memory, and with one worker to all.
+
+    `run` takes a number of workers and the seconds; `workers` are those of the loader.
+    """
+    counts = sorted({*cores, workers})
+
+    def measure(found: Findings, seconds: float) -> Findings:
+        runs = {n: run(n, seconds / len(counts)) for n in counts}
+        stages = core_stages(runs)
+        lines = [f"{stage.name} {rate_text(stage.rates[-1].rate)}" for stage in stages]
+        warm = {"warm_loader": runs[workers].run.rate} if found.measurements.reads_cold else None
+        return found.add(", ".join(lines), stages=stages, differential=warm)
+
+    return Phase("decode and transform, one core to all", 3, measure)
+
+
+def storage_phase(
+    measure: Callable[[float], tuple[tuple[Rate, ...], Sequence[str]]],
+    n_bytes: Callable[[], float],
+    limit: float | None,
+) -> Phase:
+    """Measure cold reads: add their rates to the stage `read`.
+
+    `measure` takes the seconds, and returns rates and notes. A sample needs `n_bytes`; `limit` is the emulated storage
+    rate in bytes per second.
+    """
+
+    def read(found: Findings, seconds: float) -> Findings:
+        rates, notes = measure(seconds)
+        wanted = n_bytes()
+        if limit is not None:
+            rates = tuple(replace(each, rate=min(each.rate, limit / wanted)) for each in rates)
+        stages = found.measurements.stages
+        warm = next((stage for stage in stages if stage.name == "read"), Stage(name="read"))
+        others = tuple(stage for stage in stages if stage is not warm)
+        rest = replace(found, measurements=replace(found.measurements, stages=others))
+        summary = f"{rate_text(rates[-1].rate)} from storage" if rates else None
+        return rest.add(summary, stages=[replace(warm, cold_rates=rates, n_bytes=wanted)], notes=notes)
+
+    return Phase("read, from storage", 1.5, read)
 
 
 def _energy(run: TimedRun, counter: EnergyCounter, watts: float) -> Energy:
     """Return the energy per image from a counter, or estimated from the CPU time."""
-    images = max(1, run.total_images)
     if counter.source is not None:
-        return Energy(joules=counter.joules() / images, estimated=False, meter=counter.source)
-    return Energy(joules=run.cost.cpu_seconds * watts / images, estimated=True, meter="cpu time", watts=watts)
+        return Energy(joules=counter.joules() / max(1, run.total_images), estimated=False, meter=counter.source)
+    return Energy(joules=run.cpu_seconds_per_image * watts, estimated=True, meter="cpu time", watts=watts)
 
 
 def _summary(rate: float | None) -> str:
