@@ -90,7 +90,7 @@ class Instrument:
         place: StagePlace = "thread" if own_thread else "trainer"
         busy, batching = stats.busy_seconds, function_name(collate) if collate else "views of one buffer"
         found: tuple[tuple[StageName, StagePlace, float, str], ...] = (
-            ("transform", place, busy.callables, ", ".join(map(function_name, functions))),
+            ("transform", place, busy.callables if functions else 0.0, ", ".join(map(function_name, functions))),
             ("batch", place, busy.batch - busy.callables, batching),
             ("transfer", "link", busy.transfer, f"to {loader.device}"),
         )
