@@ -229,10 +229,9 @@ def test_fewer_cores_are_held_to_and_let_go():
         pass
 
 
-@pytest.mark.parametrize(("text", "message"), [("cores=1.5", "must be an integer")])
-def test_what_a_profile_cannot_emulate_is_refused(text, message):
-    with pytest.raises(ProfileError, match=message):
-        _settings.Emulation.parse(text)
+def test_what_a_profile_cannot_emulate_is_refused():
+    with pytest.raises(ProfileError, match="must be an integer"), _settings.limited_cores(1.5):
+        pass
 
 
 def test_core_counts_double_up_to_all():
@@ -247,23 +246,23 @@ def test_a_recipe_says_how_batches_are_made(tmp_path):
     found = transforms.Recipe(
         fields=("image",), transforms=(transforms.CenterCrop(8),), seed=0, batch_size=5, fingerprint="0" * 32
     )
-    making = _settings.read_recipe(found.to_json(), transform=None, crop=None, batch_size=None)
+    making = _settings.read_batches(found.to_json(), transform=None, crop=None, batch_size=None)
 
     assert making.batch_size == 5
-    assert making.transform == [transforms.CenterCrop(8)]
-    with pytest.raises(ProfileError, match="at least 1"):
-        _settings.read_recipe(found.to_json(), transform=None, crop=None, batch_size=0)
+    assert making.loader["transform"] == [transforms.CenterCrop(8)]
+    with pytest.raises(ProfileError, match="batch_size must be >= 1"):
+        _settings.read_batches(found.to_json(), transform=None, crop=None, batch_size=0)
     with pytest.raises(ProfileError, match="omit"):
-        _settings.read_recipe(found.to_json(), transform=None, crop=9, batch_size=None)
+        _settings.read_batches(found.to_json(), transform=None, crop=9, batch_size=None)
     (tmp_path / "recipe.json").write_text("{")
     with pytest.raises(ProfileError, match="must be a JSON file"):
-        _settings.read_recipe(tmp_path / "recipe.json", transform=None, crop=None, batch_size=None)
+        _settings.read_batches(tmp_path / "recipe.json", transform=None, crop=None, batch_size=None)
 
 
 def test_a_profile_uses_the_same_transforms_as_a_plan():
-    batches = _settings.read_recipe(None, transform=None, crop=48, batch_size=None)
+    batches = _settings.read_batches(None, transform=None, crop=48, batch_size=None)
 
-    assert batches.transform == usual_transform(48)
+    assert batches.loader["transform"] == usual_transform(48)
     assert batches.batch_size == USUAL_BATCH
     assert batches.cli_options == ("--crop", "48", "--batch-size", str(USUAL_BATCH))
 

@@ -108,9 +108,17 @@ def size(
         grid = _grid(cores, storage, step_ms, offload_workers, known.step)
         found = known.calibration
         if found is None:
-            images = planning.image_options(recipe, None, crop, batch_size)
             with costs.shown_progress(quiet=quiet) as hook:
-                found = planning.calibrate(source, **images, formats=names, quick=quick, workdir=workdir, progress=hook)
+                found = planning.calibrate(
+                    source,
+                    recipe=recipe,
+                    crop=crop,
+                    batch_size=batch_size,
+                    formats=names,
+                    quick=quick,
+                    workdir=workdir,
+                    progress=hook,
+                )
         elif any(option is not None for option in (recipe, crop, batch_size)):
             raise typer.BadParameter(
                 "the costs were measured with their own crop and batch size: omit --recipe, --crop and --batch-size"

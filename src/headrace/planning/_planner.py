@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from headrace.documents import load_json
-from headrace.planning._calibrate import ProgressHook, RecipeSource, calibrate, usual_transform
+from headrace.planning._calibrate import ProgressHook, RecipeSource, calibrate
 from headrace.planning._cost import Calibration
 from headrace.planning._machine import Machine, find_machine, parse_emulation
 from headrace.planning._plan import Plan
@@ -48,10 +48,10 @@ def plan(
         disk_budget: Take the fastest mix that fits in this many bytes, or in a size such as `"500GB"`.
         emulate: Plan for another machine, as in `"storage=200MB/s,cores=2"`.
         renditions: With 2, every image is stored in two formats, and the loader chooses while it runs.
-        recipe: A `Recipe`, its JSON object or its file, instead of transform and batch size.
+        recipe: A `Recipe`, its JSON object or its file, instead of a transform.
         transform: As for `Loader`. Default: a random crop, a flip, and normalization.
         crop: Side of the default transform's crop in pixels (default 224).
-        batch_size: Images per batch (default 64).
+        batch_size: Images per batch (default: the recipe's, or 64).
         formats: Consider only these. Default: the lossless formats, and the source's own files.
         calibration: Costs that were measured earlier, instead of a measurement: a `Calibration`, a `Plan`, or the JSON
             object or file of either. A plan's machine and step are used too.
@@ -82,7 +82,10 @@ def plan(
     else:
         costs = calibrate(
             source,
-            **image_options(recipe, transform, crop, batch_size),
+            recipe=recipe,
+            transform=transform,
+            crop=crop,
+            batch_size=batch_size,
             formats=formats,
             quick=quick,
             workdir=workdir,
@@ -96,19 +99,6 @@ def plan(
     elif emulated:
         machine = machine.replace(**emulated, emulated=True)
     return solve(costs, machine, step=step or 0.0, disk_budget=budget, formats=formats, renditions=renditions)
-
-
-def image_options(
-    recipe: RecipeSource | None, transform: Any, crop: int | None, batch_size: int | None
-) -> dict[str, Any]:
-    """Return arguments of `calibrate` that define how images are loaded, with the usual transform by default."""
-    if transform is not None and crop is not None:
-        raise ValueError("crop is a part of the default transform: give crop or transform, not both")
-    if recipe is None and transform is None:
-        transform = usual_transform(crop)
-    elif crop is not None:
-        raise ValueError("a recipe has its own transforms: omit crop")
-    return {"recipe": recipe, "transform": transform, "batch_size": batch_size}
 
 
 def read_costs(given: Calibration | Plan | Mapping[str, Any] | str | PathLike[str]) -> Calibration | Plan:

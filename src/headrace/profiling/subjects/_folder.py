@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from headrace import transforms
 from headrace.errors import ProfileError
 from headrace.measuring import FILE_KINDS, ImageSample, drop, encoded_image, list_items, sample_source, some_of
 from headrace.planning.commands import new_dataset_path
@@ -97,7 +96,7 @@ class _Folder:
 
     def storage_phases(self) -> list[Phase]:
         """Measure cold reads of files; other sources are read through the page cache, unless storage is emulated."""
-        cores, limit = self.settings.core_counts, self.settings.emulation.storage_rate
+        cores, limit = self.settings.core_counts, self.settings.storage_rate
 
         def files(seconds: float) -> tuple[tuple[Rate, ...], list[str]]:
             paths = [extent.path for extent in self.images.extents]
@@ -122,14 +121,14 @@ def profile_folder(path: Path, batches: BatchOptions, settings: Settings, schedu
         raise ProfileError(f"cold=True needs one file per image; {path} has none: build a dataset and profile that")
     items, complete = list_items(source, min(5.0, schedule.left / 8))
     images, cached = sample_source(source, str(path), items)
-    compiled = transforms.compile(batches.transform, **batches.compile_options)
+    compiled = batches.compile()
     folder = _Folder(source, str(path), items, images, cached, compiled, batches, settings)
     machine = describe_machine(settings, path)
     # Of a folder that was not listed to its end, the listed part may already be too large.
     listed = sum(item.n_bytes for item in items)
     too_large = machine.memory_bytes is not None and listed > CACHED_SHARE * machine.memory_bytes
     drops_pages = settings.cold or too_large
-    cold = drops_pages or settings.emulation.storage_rate is not None
+    cold = drops_pages or settings.storage_rate is not None
     loader = _raw_loader(folder, drops_pages=drops_pages)
     partly = f"only the first {len(items):,} samples were listed: whether all of them fit in memory is not known"
     start = Measurements(
@@ -174,7 +173,7 @@ def _raw_loader(folder: _Folder, *, drops_pages: bool) -> RawLoader:
     if not drops_pages:  # a file can be cold only once per epoch, and warm any number of times
         chosen = [*chosen] * max(1, MIN_EPOCH_BATCHES * batch_size // len(chosen))
     paths = [f"{folder.root}/{item.key}" for item in chosen] if folder.has_files else []
-    limit = settings.emulation.storage_rate
+    limit = settings.storage_rate
     return RawLoader(
         folder.samples(chosen),
         folder.compiled,

@@ -33,17 +33,15 @@ def make_loader(dataset: Dataset, batches: BatchOptions, settings: Settings) -> 
     rounds = -(-MIN_EPOCH_BATCHES * batches.batch_size // len(dataset))
     loader = Loader(
         dataset,
-        batch_size=batches.batch_size,
-        transform=batches.transform,
         shuffle=True,
         indices=np.tile(np.arange(len(dataset)), rounds) if rounds > 1 else None,
         num_workers=settings.cores,
         output=settings.output,
         direct_io=settings.cold or too_large,
-        **batches.loader_options,
+        **batches.loader,
     )
-    if settings.emulation.storage_rate is not None:
-        limit_storage(loader, settings.emulation.storage_rate)
+    if settings.storage_rate is not None:
+        limit_storage(loader, settings.storage_rate)
     return loader
 
 

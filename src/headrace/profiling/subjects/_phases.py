@@ -212,7 +212,7 @@ def add_costs(calibration: Calibration, found: Measurements, settings: Settings)
         storage_rate=(storage_bandwidth(found) if found.reads_cold else None) or math.inf,
         cores=float(settings.cores),
         trainer_cores=min((trainer.trainer_cores if trainer else None) or 0.0, settings.cores - 0.5),
-        emulated=settings.emulation.text is not None,
+        emulated=settings.emulated is not None,
     )
     try:
         predicted = solve(calibration, machine, step=(trainer.step_seconds if trainer else None) or 0.0).predicted
