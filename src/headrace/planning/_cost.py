@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
@@ -36,6 +37,24 @@ class Cost:
         numbers = (self.read_bytes, self.cpu_seconds, self.encode_seconds, self.stored_bytes)
         if min(*numbers, self.cpu_seconds_crowded or 0.0) < 0:
             raise ValueError(f"the costs of {self.format} must be >= 0; got {self}")
+
+    @staticmethod
+    def mean(parts: Sequence[tuple[float, Cost]]) -> Cost:
+        """Return the cost of a sample of a mix, from (share, cost) of each format."""
+
+        def total(values: Iterable[float]) -> float:
+            return math.fsum(share * value for (share, _), value in zip(parts, values, strict=True))
+
+        costs = [cost for _, cost in parts]
+        return Cost(
+            format=" + ".join(cost.format for cost in costs),
+            read_bytes=total(cost.read_bytes for cost in costs),
+            cpu_seconds=total(cost.cpu_seconds for cost in costs),
+            cpu_seconds_crowded=total(cost.cpu_at(math.inf, 2) for cost in costs),
+            stored_bytes=total(cost.stored_bytes for cost in costs),
+            encode_seconds=total(cost.encode_seconds for cost in costs),
+            lossless=all(cost.lossless for cost in costs),
+        )
 
     def cpu_at(self, cores: float, calibrated_cores: int) -> float:
         """Return CPU seconds per sample with `cores` at work, interpolated between the measured numbers of cores."""

@@ -9,7 +9,7 @@ The stages of the loader overlap, so the busiest resource alone decides. With x 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -68,15 +68,10 @@ def predict(
     `step` is the trainer's seconds per batch.
     """
     mix = {shares: 1.0} if isinstance(shares, str) else dict(shares)
-    weights: Sequence[float] = list(mix.values())
-    if not mix or min(weights) < 0 or abs(math.fsum(weights) - 1) > 1e-6:
+    if not mix or min(mix.values()) < 0 or abs(math.fsum(mix.values()) - 1) > 1e-6:
         raise ValueError(f"shares must be >= 0 and add up to 1; got {mix}")
-    costs = [calibration.cost(name) for name in mix]
-
-    def mean(values: Sequence[float]) -> float:
-        return math.fsum(x * value for x, value in zip(weights, values, strict=True))
-
-    storage, cores = map(mean, zip(*(resource_seconds(cost, calibration, machine) for cost in costs), strict=True))
+    cost = Cost.mean([(share, calibration.cost(name)) for name, share in mix.items()])
+    storage, cores = resource_seconds(cost, calibration, machine)
     seconds = dict(zip(RESOURCES, (storage, cores, trainer_seconds(calibration, step)), strict=True))
     busiest = max(seconds.values())
     without_step = max(storage, cores, trainer_seconds(calibration, 0.0))
@@ -86,6 +81,6 @@ def predict(
         rate=1 / busiest if busiest > 0 else math.inf,
         preparation_rate=1 / without_step if without_step > 0 else math.inf,
         bottlenecks=tuple(name for name, each in seconds.items() if 0 < BOTTLENECK_SHARE * busiest <= each),
-        stored_bytes=calibration.images * mean([cost.stored_bytes for cost in costs]),
-        build_seconds=calibration.images * mean([cost.encode_seconds for cost in costs]) / machine.cores,
+        stored_bytes=calibration.images * cost.stored_bytes,
+        build_seconds=calibration.images * cost.encode_seconds / machine.cores,
     )

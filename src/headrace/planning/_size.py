@@ -19,7 +19,7 @@ from os import PathLike
 from typing import Any
 
 from headrace.documents import finite, save_json
-from headrace.planning._cost import READER, Calibration
+from headrace.planning._cost import READER, Calibration, Cost
 from headrace.planning._machine import Machine
 from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
 from headrace.planning._solve import solve
@@ -204,8 +204,8 @@ def _worker_rate(calibration: Calibration, alone: Prediction, offload_seconds: f
     """Return the images per second of one offload worker."""
     if offload_seconds is not None:
         return calibration.batch_size / offload_seconds
-    seconds = sum(share * calibration.cost(name).cpu_seconds for name, share in alone.shares.items())
-    return 1 / max(seconds, 1e-9)
+    cost = Cost.mean([(share, calibration.cost(name)) for name, share in alone.shares.items()])
+    return 1 / max(cost.cpu_seconds, 1e-9)
 
 
 def _with_workers(alone: Prediction, workers_rate: float) -> tuple[float, tuple[str, ...]]:

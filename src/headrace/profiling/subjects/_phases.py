@@ -7,7 +7,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -204,9 +204,8 @@ def formats_phase(
 
 def add_costs(calibration: Calibration, found: Measurements, settings: Settings) -> dict[str, Any]:
     """Return the fields of the measurements that follow from a calibration: costs, and the best mix of formats."""
-    names = [field.name for field in fields(FormatCost)]
-    costs = [{name: getattr(cost, name) for name in names if hasattr(cost, name)} for cost in calibration.costs]
-    changes = {"calibration": calibration.to_json(), "formats": tuple(FormatCost(**cost) for cost in costs)}
+    costs = tuple(FormatCost(**asdict(cost)) for cost in calibration.costs)
+    changes = {"calibration": calibration.to_json(), "formats": costs}
     trainer = found.differential
     machine = Machine(
         storage_rate=(storage_bandwidth(found) if found.reads_cold else None) or math.inf,
