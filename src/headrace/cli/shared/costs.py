@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -64,7 +64,15 @@ def find_costs(calibration: Path | None, report: Path | None, source: str | None
         else:
             known = KnownCosts(costs)
     elif report is not None:
-        known = _from_report(report, source)
+        from headrace.profiling import Report  # noqa: PLC0415
+
+        read = Report.load(report)
+        found = read.measurements
+        step = found.differential.step_seconds if found.differential else None
+        measured = None if found.calibration is None else planning.Calibration.from_json(found.calibration)
+        # If the storage that the run read from was not measured, the plan measures it.
+        is_known = not found.reads_from_storage or math.isfinite(read.machine.storage_rate)
+        known = KnownCosts(measured, read.machine if is_known else None, step or 0.0, read)
         missing = f"{report} has no costs of formats: its profile omitted them or ended early; "
     if known.calibration is None and source is None:
         raise typer.BadParameter(
@@ -72,27 +80,6 @@ def find_costs(calibration: Path | None, report: Path | None, source: str | None
             f"or --report"
         )
     return known
-
-
-def _from_report(folder: Path, source: str | None) -> KnownCosts:
-    from headrace import planning, profiling  # noqa: PLC0415
-
-    report = profiling.Report.load(folder)
-    found = report.measurements
-    costs = None if found.calibration is None else planning.Calibration.from_json(found.calibration)
-    reads = [stage for stage in found.stages if stage.name == "read" and stage.n_bytes]
-    rates = [rate.rate * (stage.n_bytes or 0) for stage in reads for rate in stage.cold_rates]
-    trainer: Any = found.differential
-    machine = planning.find_machine(
-        source,
-        costs,
-        # If epochs read from memory, storage is no limit: the plan is for the run that the profile measured.
-        storage_rate=max(rates, default=None) if found.reads_from_storage else math.inf,
-        cores=found.machine.cores,
-        trainer_cores=0.0 if trainer is None or trainer.stated else trainer.trainer_cores or 0.0,
-    )
-    step = 0.0 if trainer is None else trainer.step_seconds or 0.0
-    return KnownCosts(costs, machine.replace(emulated=found.machine.emulated is not None), step, report)
 
 
 def parse_formats(text: str | None) -> list[str] | None:

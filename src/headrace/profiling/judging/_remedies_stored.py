@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from headrace.planning import Cost, worth_its_size
+from headrace.planning import Cost, Machine, worth_its_size
 from headrace.planning.commands import command_line
 from headrace.profiling._measurements import CACHED_SHARE, FormatCost, Measurements
 from headrace.profiling.judging._model import Load, RunModel
@@ -179,6 +180,19 @@ def storage_bandwidth(measurements: Measurements) -> float | None:
         if stage.name == "read" and stage.n_bytes and stage.cold_rates:
             return stage.n_bytes * max(point.rate for point in stage.cold_rates) or None
     return None
+
+
+def run_machine(measurements: Measurements) -> Machine:
+    """Return the capacities that the run has. Storage has no limit if epochs read from memory, or if it is unknown."""
+    found, facts = measurements.differential, measurements.machine
+    busy = 0.0 if found is None or found.stated else found.trainer_cores or 0.0
+    bandwidth = storage_bandwidth(measurements) if measurements.reads_from_storage else None
+    return Machine(
+        storage_rate=bandwidth or math.inf,
+        cores=facts.cores,
+        trainer_cores=min(busy, facts.cores - 0.5),
+        emulated=facts.emulated is not None,
+    )
 
 
 def _is_allowed(cost: FormatCost, measurements: Measurements) -> bool:

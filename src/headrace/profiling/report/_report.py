@@ -16,8 +16,10 @@ from rich.console import Console
 from headrace.documents import DocumentReader, to_json
 from headrace.errors import InvalidReport, MissingExtra
 from headrace.files import write_atomic
+from headrace.planning import Machine
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._remedies import next_step
+from headrace.profiling.judging._remedies_stored import run_machine
 from headrace.profiling.judging._verdict import Verdict, judge
 from headrace.profiling.report._text import render_text
 
@@ -69,6 +71,11 @@ class Report:
             raise InvalidReport(f"{file}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidReport(f"a report must be a JSON file; {file}: {error}") from None
+
+    @property
+    def machine(self) -> Machine:
+        """The capacities of the machine as the run used it, for a plan."""
+        return run_machine(self.measurements)
 
     @staticmethod
     def require_extras() -> None:

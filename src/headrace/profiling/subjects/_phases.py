@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import Any
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
 from headrace.measuring import EnergyCounter, FileRange, encoded_image, some_of
-from headrace.planning import Calibration, Machine, calibrate, solve
+from headrace.planning import Calibration, calibrate, solve
 from headrace.profiling._measurements import Energy, FormatCost, FormatMix, Measurements, Memory, Rate, Stage
-from headrace.profiling.judging._remedies_stored import storage_bandwidth
+from headrace.profiling.judging._remedies_stored import run_machine
 from headrace.profiling.stages._clocks import ClockedRun, core_stages
 from headrace.profiling.stages._runs import TimedRun, run_loader, run_trainer
 from headrace.profiling.stages._storage import compare_with_records
@@ -197,24 +196,18 @@ def formats_phase(
             progress=lambda done, total, what: schedule.update(f"other formats, {done + 1} of {total}: {what}"),
         )
         costs = [f"{cost.format} {rate_text(1 / cost.cpu_seconds)} per core" for cost in calibration.costs]
-        return found.add(", ".join(costs), **add_costs(calibration, found.measurements, settings))
+        return found.add(", ".join(costs), **add_costs(calibration, found.measurements))
 
     return Phase("other formats of the same images", 4, formats, "optional")
 
 
-def add_costs(calibration: Calibration, found: Measurements, settings: Settings) -> dict[str, Any]:
+def add_costs(calibration: Calibration, found: Measurements) -> dict[str, Any]:
     """Return the fields of the measurements that follow from a calibration: costs, and the best mix of formats."""
     costs = tuple(FormatCost(**asdict(cost)) for cost in calibration.costs)
     changes = {"calibration": calibration.to_json(), "formats": costs}
-    trainer = found.differential
-    machine = Machine(
-        storage_rate=(storage_bandwidth(found) if found.reads_cold else None) or math.inf,
-        cores=float(settings.cores),
-        trainer_cores=min((trainer.trainer_cores if trainer else None) or 0.0, settings.cores - 0.5),
-        emulated=settings.emulated is not None,
-    )
     try:
-        predicted = solve(calibration, machine, step=(trainer.step_seconds if trainer else None) or 0.0).predicted
+        step = (found.differential.step_seconds if found.differential else None) or 0.0
+        predicted = solve(calibration, run_machine(found), step=step).predicted
     except MissingExtra as error:
         return changes | {"notes": [f"no mix of formats was computed: {error}"]}
     except HeadraceError as error:
