@@ -5,16 +5,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from os import PathLike
 from typing import Any
 
-from headrace.documents import DocumentReader, load_json
+from headrace.documents import DocumentReader, finite, load_json
 
 CALIBRATION_VERSION = 1
 
 # Members that are not known are ignored: plans of earlier versions have some.
 READER = DocumentReader(strict=False)
+
+
+def as_json(value: Any) -> Any:
+    """Return a dataclass as JSON values; null is a number without a limit, which JSON cannot express."""
+    if is_dataclass(value):
+        return {each.name: as_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: as_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    return finite(value) if isinstance(value, float) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +120,7 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """Return the calibration as a JSON object (spec/plan.md)."""
-        return {"version": CALIBRATION_VERSION, **asdict(self), "costs": [asdict(cost) for cost in self.costs]}
+        return {"version": CALIBRATION_VERSION, **as_json(self)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Calibration:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
-from headrace.documents import finite, load_json
+from headrace.documents import load_json
 from headrace.measuring import QUEUE_DEPTH, measure_storage, source_files
-from headrace.planning._cost import READER, Calibration
+from headrace.planning._cost import READER, Calibration, as_json
 from headrace.units import parse_rate, usable_cores
 
 MACHINE_VERSION = 1
@@ -56,8 +56,7 @@ class Machine:
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine as a JSON object (spec/plan.md)."""
-        storage_rate = finite(self.storage_rate)
-        return {"version": MACHINE_VERSION, **dataclasses.asdict(self), "storage_rate": storage_rate}
+        return {"version": MACHINE_VERSION, **as_json(self)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Machine:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from headrace.documents import finite
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._machine import Machine
 
@@ -40,11 +38,6 @@ class Prediction:
     """Size of all images on disk."""
     build_seconds: float = 0.0
     """Time to encode all images on this machine."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the prediction as a JSON object; a rate without a limit is null."""
-        rates = {"rate": finite(self.rate), "preparation_rate": finite(self.preparation_rate)}
-        return {**asdict(self), **rates, "bottlenecks": list(self.bottlenecks)}
 
 
 def resource_seconds(cost: Cost, calibration: Calibration, machine: Machine) -> tuple[float, float]:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from headrace.documents import finite, save_json
-from headrace.planning._cost import READER, Calibration, Cost
+from headrace.documents import save_json
+from headrace.planning._cost import READER, Calibration, Cost, as_json
 from headrace.planning._machine import Machine
 from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
 from headrace.planning._solve import solve
@@ -106,11 +106,6 @@ class SizedMachine:
         """Whether the GPU hardly ever waits."""
         return self.busy >= BUSY
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the machine as a JSON object."""
-        images_per_dollar = finite(self.images_per_dollar)
-        return {**asdict(self), "bottlenecks": list(self.bottlenecks), "images_per_dollar": images_per_dollar}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
@@ -137,14 +132,11 @@ class Sizing:
         """Return all machines as a JSON object (spec/plan.md)."""
         return {
             "version": SIZING_VERSION,
-            "prices": asdict(self.prices),
-            "batch_size": self.batch_size,
-            "images": self.images,
+            **as_json(self),
             "cores": sorted({each.cores for each in self.points}),
             "storage_rates": sorted({each.storage_rate for each in self.points}),
             "steps": list(self.steps),
-            "points": [each.to_json() for each in self.points],
-            "best": [each.to_json() for each in self.best],
+            "best": as_json(self.best),
         }
 
     @classmethod
