@@ -104,7 +104,7 @@ def size(
         if output is not None:
             costs.prepare_output(output)
         planning.find_solver()
-        known = costs.find_costs(calibration, report, source)
+        known, _ = costs.find_costs(calibration, report, source)
         grid = _grid(cores, storage, step_ms, offload_workers, known.step)
         found = known.calibration
         if found is None:
@@ -141,12 +141,15 @@ def size(
         _show(sizing, output)
 
 
-def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known_step: float) -> MachineGrid:
+def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known_step: float | None) -> MachineGrid:
     from headrace import planning  # noqa: PLC0415
 
-    if step_ms is None and not known_step:
+    if step_ms is not None:
+        steps = tuple(each / 1e3 for each in planning.parse_values(step_ms))
+    elif known_step:
+        steps = (known_step,)
+    else:
         raise typer.BadParameter("the time of a training step is not known: give --step-ms, as in --step-ms 35")
-    steps = (known_step,) if step_ms is None else tuple(each / 1e3 for each in planning.parse_values(step_ms))
     workers = planning.parse_values(offload_workers)
     if any(each != int(each) for each in workers):
         raise typer.BadParameter(f"--offload-workers must be integers; got {offload_workers!r}")

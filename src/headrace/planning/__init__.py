@@ -20,7 +20,7 @@ from headrace.planning._calibrate import (
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._machine import Machine, find_machine, parse_emulation
 from headrace.planning._plan import Plan, Share
-from headrace.planning._planner import plan, read_costs
+from headrace.planning._planner import KnownCosts, plan
 from headrace.planning._predict import RESOURCES, Prediction, predict
 from headrace.planning._search import find_solver, worth_its_size
 from headrace.planning._size import MachineGrid, Prices, SizedMachine, Sizing, parse_prices, parse_values, size_machines
@@ -32,6 +32,7 @@ __all__ = [
     "USUAL_CROP",
     "Calibration",
     "Cost",
+    "KnownCosts",
     "Machine",
     "MachineGrid",
     "Plan",
@@ -51,7 +52,6 @@ __all__ = [
     "parse_values",
     "plan",
     "predict",
-    "read_costs",
     "size_machines",
     "solve",
     "usual_transform",

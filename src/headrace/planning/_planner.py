@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -69,14 +70,14 @@ def plan(
     emulated = parse_emulation(emulate or "")
     budget = parse_bytes(disk_budget) if isinstance(disk_budget, str) else disk_budget
     find_solver()
-    earlier = None if calibration is None else read_costs(calibration)
-    if earlier is not None:
+    known = KnownCosts() if calibration is None else KnownCosts.read(calibration)
+    costs = known.calibration
+    if costs is not None:
         if any(each is not None for each in (recipe, transform, crop, batch_size)):
             raise ValueError(
                 "the costs were measured with their own transforms and batch size: "
                 "omit recipe, transform, crop and batch_size"
             )
-        costs = earlier.calibration if isinstance(earlier, Plan) else earlier
     elif source is None:
         raise ValueError("give a source to measure, or a calibration that was measured earlier")
     else:
@@ -91,9 +92,8 @@ def plan(
             workdir=workdir,
             progress=progress,
         )
-    if isinstance(earlier, Plan):
-        step = earlier.step if step is None else step
-        machine = earlier.machine if machine is None else machine
+    step = known.step if step is None else step
+    machine = machine or known.machine
     if machine is None:
         machine = find_machine(source, costs, **emulated)
     elif emulated:
@@ -101,10 +101,22 @@ def plan(
     return solve(costs, machine, step=step or 0.0, disk_budget=budget, formats=formats, renditions=renditions)
 
 
-def read_costs(given: Calibration | Plan | Mapping[str, Any] | str | PathLike[str]) -> Calibration | Plan:
-    """Return a calibration or an earlier plan, from itself, its JSON object or its file."""
-    if isinstance(given, Calibration | Plan):
-        return given
-    tree = load_json(given, "plan")
-    is_plan = isinstance(tree, Mapping) and "calibration" in tree
-    return Plan.from_json(tree) if is_plan else Calibration.from_json(tree)
+@dataclass(frozen=True, slots=True)
+class KnownCosts:
+    """What an earlier plan, calibration or report has measured; None is not known."""
+
+    calibration: Calibration | None = None
+    machine: Machine | None = None
+    step: float | None = None
+
+    @classmethod
+    def read(cls, given: Calibration | Plan | Mapping[str, Any] | str | PathLike[str]) -> KnownCosts:
+        """Read a calibration or an earlier plan, from itself, its JSON object or its file."""
+        if isinstance(given, Calibration):
+            return cls(given)
+        if not isinstance(given, Plan):
+            tree = load_json(given, "plan")
+            if not isinstance(tree, Mapping) or "calibration" not in tree:
+                return cls(Calibration.from_json(tree))
+            given = Plan.from_json(tree)
+        return cls(given.calibration, given.machine, given.step)

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +15,7 @@ from headrace.cli.shared.output import shown_bar
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headrace.planning import Calibration, Machine, ProgressHook
+    from headrace.planning import KnownCosts, ProgressHook
     from headrace.profiling import Report
 
 PLAN = Path("plan.json")
@@ -40,46 +38,23 @@ Formats = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help="Measure fewer images and repeats; less exact.")]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCosts:
-    """Costs, machine and step of an earlier plan or report; None and 0 if they are not known."""
-
-    calibration: Calibration | None = None
-    machine: Machine | None = None
-    step: float = 0.0
-    report: Report | None = None
-
-
-def find_costs(calibration: Path | None, report: Path | None, source: str | None) -> KnownCosts:
+def find_costs(calibration: Path | None, report: Path | None, source: str | None) -> tuple[KnownCosts, Report | None]:
     """Read the costs of an earlier plan, calibration or report; without them a source is needed."""
-    from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
+    from headrace import planning, profiling  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
     if calibration is not None and report is not None:
         raise typer.BadParameter("--calibration and --report both have costs: give one of them")
-    known, missing = KnownCosts(), ""
+    read = None if report is None else profiling.Report.load(report)
+    known = planning.KnownCosts() if read is None else read.costs
     if calibration is not None:
-        costs = planning.read_costs(calibration)
-        if isinstance(costs, planning.Plan):
-            known = KnownCosts(costs.calibration, costs.machine, costs.step)
-        else:
-            known = KnownCosts(costs)
-    elif report is not None:
-        from headrace.profiling import Report  # noqa: PLC0415
-
-        read = Report.load(report)
-        found = read.measurements
-        step = found.differential.step_seconds if found.differential else None
-        measured = None if found.calibration is None else planning.Calibration.from_json(found.calibration)
-        # If the storage that the run read from was not measured, the plan measures it.
-        is_known = not found.reads_from_storage or math.isfinite(read.machine.storage_rate)
-        known = KnownCosts(measured, read.machine if is_known else None, step or 0.0, read)
-        missing = f"{report} has no costs of formats: its profile omitted them or ended early; "
+        known = planning.KnownCosts.read(calibration)
     if known.calibration is None and source is None:
+        missing = f"{report} has no costs of formats: its profile omitted them or ended early; " if read else ""
         raise typer.BadParameter(
             f"{missing}give a SOURCE_OR_DATASET to measure, or earlier measurements with --calibration plan.json "
             f"or --report"
         )
-    return known
+    return known, read
 
 
 def parse_formats(text: str | None) -> list[str] | None:
