@@ -27,6 +27,7 @@ from headrace.measuring import SourceSample, cpu_name, take_sample
 from headrace.planning._cost import Calibration, Cost
 from headrace.planning._runs import CalibrationRun
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
+from headrace.transforms import compile as compile_transforms
 from headrace.units import cores_text, usable_cores
 
 RecipeSource: TypeAlias = Recipe | Mapping[str, Any] | str | PathLike[str]
@@ -182,18 +183,8 @@ def batch_options(
 
 def _describe(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return loader arguments as JSON values; functions are given by name."""
-    given = options.get("transform")
-    steps = given if isinstance(given, Sequence) else [] if given is None else [given]
-    transforms = [
-        step.to_json() if isinstance(step, Transform) else {"function": getattr(step, "__qualname__", repr(step))}
-        for step in steps
-    ]
-    plain = {
-        name: value if isinstance(value, bool | int | float | str | None) else str(value)
-        for name, value in options.items()
-        if name not in ("transform", "fields")
-    }
-    return {**plain, "transforms": transforms}
+    plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str | None)}
+    return {**plain, "transforms": compile_transforms(options["transform"]).to_json(callables=True)}
 
 
 def _formats_to_measure(own: str | None, named: Sequence[str] | None) -> list[str]:
