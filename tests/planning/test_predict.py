@@ -8,7 +8,7 @@ import math
 import pytest
 
 from headrace.planning import Calibration, Cost, Machine, Prediction, predict
-from headrace.planning._cost import READER, as_json
+from headrace.planning._model import READER, as_json
 
 
 def test_the_busiest_resource_limits_a_format(photos):

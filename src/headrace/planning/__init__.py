@@ -17,11 +17,10 @@ from headrace.planning._calibrate import (
     calibrate,
     usual_transform,
 )
-from headrace.planning._cost import Calibration, Cost
-from headrace.planning._machine import Machine, find_machine, parse_emulation
+from headrace.planning._machine import find_machine, parse_emulation
+from headrace.planning._model import RESOURCES, Calibration, Cost, Machine, Prediction, predict
 from headrace.planning._plan import Plan, Share
 from headrace.planning._planner import KnownCosts, plan
-from headrace.planning._predict import RESOURCES, Prediction, predict
 from headrace.planning._search import find_solver, worth_its_size
 from headrace.planning._size import MachineGrid, Prices, SizedMachine, Sizing, parse_prices, parse_values, size_machines
 from headrace.planning._solve import solve

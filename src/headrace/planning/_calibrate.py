@@ -24,7 +24,7 @@ from headrace.building import build
 from headrace.documents import load_json
 from headrace.errors import UnsupportedImage
 from headrace.measuring import SourceSample, cpu_name, take_sample
-from headrace.planning._cost import Calibration, Cost
+from headrace.planning._model import Calibration, Cost
 from headrace.planning._runs import CalibrationRun
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
 from headrace.transforms import compile as compile_transforms

@@ -10,9 +10,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from headrace.documents import load_json, save_json
-from headrace.planning._cost import READER, Calibration, as_json
-from headrace.planning._machine import Machine
-from headrace.planning._predict import Prediction
+from headrace.planning._model import READER, Calibration, Machine, Prediction, as_json
 from headrace.planning._search import worth_its_size
 
 PLAN_VERSION = 1

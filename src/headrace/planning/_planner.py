@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.documents import load_json
 from headrace.planning._calibrate import ProgressHook, RecipeSource, calibrate
-from headrace.planning._cost import Calibration
-from headrace.planning._machine import Machine, find_machine, parse_emulation
+from headrace.planning._machine import find_machine, parse_emulation
+from headrace.planning._model import Calibration, Machine
 from headrace.planning._plan import Plan
 from headrace.planning._search import find_solver
 from headrace.planning._solve import solve

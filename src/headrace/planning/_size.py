@@ -19,9 +19,7 @@ from os import PathLike
 from typing import Any
 
 from headrace.documents import save_json
-from headrace.planning._cost import READER, Calibration, Cost, as_json
-from headrace.planning._machine import Machine
-from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
+from headrace.planning._model import BOTTLENECK_SHARE, READER, Calibration, Cost, Machine, Prediction, as_json
 from headrace.planning._solve import solve
 from headrace.units import parse_list, parse_number, parse_range
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from headrace.errors import InfeasiblePlan
-from headrace.planning._cost import Calibration, Cost
-from headrace.planning._machine import Machine
+from headrace.planning._model import Calibration, Cost, Machine, predict, resource_seconds, trainer_seconds
 from headrace.planning._plan import Plan, Share
-from headrace.planning._predict import predict, resource_seconds, trainer_seconds
 from headrace.planning._search import MIN_SHARE, MixProblem, Mixture, fastest_mix, thriftiest_mix
 from headrace.units import bytes_text
 

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a sample in each format. Pure: `_calibrate` measures the figures."""
+"""The cost model: how long each resource is busy per sample, and so how many samples per second there are. Pure.
+
+The stages of the loader overlap, so the busiest resource alone decides. With x the share of the samples in each format:
+
+    rate = 1 / max( Σ x·read_bytes / storage_rate,  Σ x·cpu_seconds / cores,  step/batch + consumer )
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -11,7 +17,15 @@ from typing import Any
 
 from headrace.documents import DocumentReader, finite, load_json
 
-CALIBRATION_VERSION = 1
+CALIBRATION_VERSION = MACHINE_VERSION = 1
+_MIN_CORES = 0.05
+"""A loader whose trainer uses all cores still gets this share of one: the system's scheduler is fair."""
+
+RESOURCES = ("storage", "cores", "trainer")
+"""The resources that can be the bottleneck, in the order in which a sample meets them."""
+
+BOTTLENECK_SHARE = 0.98
+"""A resource is a bottleneck if it is busy for at least this share of the busiest one's time."""
 
 # Members that are not known are ignored: plans of earlier versions have some.
 READER = DocumentReader(strict=False)
@@ -128,3 +142,101 @@ class Calibration:
         tree = load_json(document, "calibration")
         READER.require_version(tree, CALIBRATION_VERSION, "calibration")
         return READER.read(cls, tree, "calibration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The capacities of a machine, real or assumed."""
+
+    storage_rate: float = math.inf
+    """Bytes per second, uncached, with as many reads in flight as the loader has."""
+    cores: float
+    trainer_cores: float = 0.0
+    """Cores that the training itself keeps busy."""
+    emulated: bool = False
+    """Whether some of the figures were given and not measured."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not (self.storage_rate > 0 and self.cores > 0 and self.trainer_cores >= 0):
+            raise ValueError(
+                f"a machine must have storage_rate > 0, cores > 0 and trainer_cores >= 0; "
+                f"got {self.storage_rate}, {self.cores} and {self.trainer_cores}"
+            )
+
+    @property
+    def usable_cores(self) -> float:
+        """The cores that the trainer does not use."""
+        return max(self.cores - self.trainer_cores, _MIN_CORES)
+
+    def replace(self, **changes: Any) -> Machine:
+        """Return the same machine with other values for these fields."""
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the machine as a JSON object (spec/plan.md)."""
+        return {"version": MACHINE_VERSION, **as_json(self)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Machine:
+        """Read a machine from a JSON object or a file; a rate of null has no limit."""
+        tree = load_json(document, "machine")
+        READER.require_version(tree, MACHINE_VERSION, "machine")
+        return READER.read(cls, tree, "machine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What the cost model predicts for a mix of formats on a machine."""
+
+    shares: Mapping[str, float]
+    seconds: Mapping[str, float]
+    """Busy seconds per sample of each resource."""
+    rate: float = math.inf
+    """Samples per second, trainer included."""
+    preparation_rate: float = math.inf
+    """Samples per second for a trainer that takes no time."""
+    bottlenecks: tuple[str, ...] = ()
+    stored_bytes: float
+    """Size of all images on disk."""
+    build_seconds: float = 0.0
+    """Time to encode all images on this machine."""
+
+
+def resource_seconds(cost: Cost, calibration: Calibration, machine: Machine) -> tuple[float, float]:
+    """Return how long storage and the cores are busy with one sample in this format."""
+    cores = machine.usable_cores
+    return cost.read_bytes / machine.storage_rate, cost.cpu_at(cores, calibration.cores) / cores
+
+
+def trainer_seconds(calibration: Calibration, step: float) -> float:
+    """Return the trainer's seconds per sample: its part of the step, and of receiving the batch."""
+    if not (math.isfinite(step) and step >= 0):
+        raise ValueError(f"step must be a number of seconds >= 0; got {step}")
+    return step / calibration.batch_size + calibration.consumer_seconds
+
+
+def predict(
+    calibration: Calibration, machine: Machine, shares: str | Mapping[str, float], *, step: float = 0.0
+) -> Prediction:
+    """Predict the speed and size of a format, or of a mix of formats with shares that add up to 1, on a machine.
+
+    `step` is the trainer's seconds per batch.
+    """
+    mix = {shares: 1.0} if isinstance(shares, str) else dict(shares)
+    if not mix or min(mix.values()) < 0 or abs(math.fsum(mix.values()) - 1) > 1e-6:
+        raise ValueError(f"shares must be >= 0 and add up to 1; got {mix}")
+    cost = Cost.mean([(share, calibration.cost(name)) for name, share in mix.items()])
+    storage, cores = resource_seconds(cost, calibration, machine)
+    seconds = dict(zip(RESOURCES, (storage, cores, trainer_seconds(calibration, step)), strict=True))
+    busiest = max(seconds.values())
+    without_step = max(storage, cores, trainer_seconds(calibration, 0.0))
+    return Prediction(
+        shares=mix,
+        seconds=seconds,
+        rate=1 / busiest if busiest > 0 else math.inf,
+        preparation_rate=1 / without_step if without_step > 0 else math.inf,
+        bottlenecks=tuple(name for name, each in seconds.items() if 0 < BOTTLENECK_SHARE * busiest <= each),
+        stored_bytes=calibration.images * cost.stored_bytes,
+        build_seconds=calibration.images * cost.encode_seconds / machine.cores,
+    )
