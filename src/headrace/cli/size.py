@@ -26,7 +26,9 @@ _MAX_ROWS = 12
 def size(
     source: Annotated[str | None, shared.SOURCE_OR_DATASET] = None,
     cores: Annotated[str, typer.Option(help="Cores per GPU: a range (2..96) or a list (4,8,16).")] = "1..32",
-    storage: Annotated[str, typer.Option(help="Storage rates: a range or a list.")] = "0.2..8GB/s",
+    storage: Annotated[
+        str, typer.Option(help="Storage rates: a range (0.2..8GB/s) or a list (0.5,2GB/s).")
+    ] = "0.2..8GB/s",
     step_ms: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +49,7 @@ def size(
         str | None,
         typer.Option(
             metavar="PRICES",
-            help="Prices: vcpu-hour=0.04 and, after commas, accelerator-hour=2.5, gb-month=0.1, offload-hour=0.1.",
+            help="Prices: vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1,offload-hour=0.1; any may be missing.",
             show_default=False,
         ),
     ] = None,

@@ -106,7 +106,7 @@ def calibrate(
             sampled=sample.sampled,
             batch_size=options["batch_size"],
             cores=max_cores,
-            # The start of an epoch adds to it, so the run with the longest epochs counts.
+            # The start of an epoch adds to it, and least to the run with the longest epochs.
             consumer_seconds=min(run.consumer_seconds for run in runs),
             source_format=sample.own_format or "mixed",
             recipe=_describe(options),

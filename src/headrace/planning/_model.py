@@ -8,7 +8,6 @@ The stages of the loader overlap, so the busiest resource alone decides. With x 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -85,7 +84,7 @@ class Cost:
         """Return CPU seconds per sample with `cores` at work, interpolated between the measured numbers of cores."""
         if self.cpu_seconds_crowded is None or calibrated_cores <= 1 or cores <= 1:
             return self.cpu_seconds
-        # Beyond the measured number of cores the last figure is used.
+        # Beyond the measured number of cores, use the last measured cost.
         crowding = min(1.0, (cores - 1) / (calibrated_cores - 1))
         return self.cpu_seconds + crowding * (self.cpu_seconds_crowded - self.cpu_seconds)
 
@@ -111,7 +110,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if not self.costs:
-            raise ValueError("a calibration must have the cost of at least one format")
+            raise ValueError("a calibration must have the cost of at least one format; got none")
         if self.images < 1 or self.batch_size < 1 or self.cores < 1:
             raise ValueError(
                 f"images, batch_size and cores of a calibration must be >= 1; "
@@ -168,10 +167,6 @@ class Machine:
     def usable_cores(self) -> float:
         """The cores that the trainer does not use."""
         return max(self.cores - self.trainer_cores, _MIN_CORES)
-
-    def replace(self, **changes: Any) -> Machine:
-        """Return the same machine with other values for these fields."""
-        return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the machine as a JSON object (spec/plan.md)."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -67,7 +67,7 @@ def plan(
 
     """
     # Everything that can be checked is checked before anything is measured.
-    emulated = parse_emulation(emulate or "")
+    emulated: dict[str, Any] = {**parse_emulation(emulate or "")}
     budget = parse_bytes(disk_budget) if isinstance(disk_budget, str) else disk_budget
     find_solver()
     known = KnownCosts() if calibration is None else KnownCosts.read(calibration)
@@ -97,7 +97,7 @@ def plan(
     if machine is None:
         machine = find_machine(source, costs, **emulated)
     elif emulated:
-        machine = machine.replace(**emulated, emulated=True)
+        machine = replace(machine, **emulated, emulated=True)
     return solve(costs, machine, step=step or 0.0, disk_budget=budget, formats=formats, renditions=renditions)
 
 

@@ -49,7 +49,7 @@ class MachineGrid:
         if not all(axes):
             raise ValueError("cores, storage_rates, steps and offload_workers must have at least one value each")
         if min(*self.cores, *self.storage_rates, *self.steps) <= 0 or min(self.offload_workers) < 0:
-            raise ValueError("cores, storage_rates and steps must be > 0, and offload_workers >= 0")
+            raise ValueError(f"cores, storage_rates and steps must be > 0, and offload_workers >= 0; got {self}")
         count = math.prod(map(len, axes))
         if count > _MAX_MACHINES:
             raise ValueError(f"at most {_MAX_MACHINES} machines can be compared; got {count}: give fewer values")
@@ -69,7 +69,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         if min(self.vcpu_hour, self.accelerator_hour, self.gb_month, self.offload_hour) < 0:
-            raise ValueError("a price must be >= 0")
+            raise ValueError(f"a price must be >= 0; got {self}")
 
     @property
     def are_given(self) -> bool:
@@ -239,7 +239,7 @@ def parse_values(
         return tuple(dict.fromkeys(map(read, parse_list(text))))
     low, high = map(read, parse_range(text))
     if not 0 < low <= high:
-        raise ValueError(f"a range must start above 0 and not end before it starts; got {text!r}")
+        raise ValueError(f"a range must have 0 < start <= end; got {text!r}")
     ratio = (high / low) ** (1 / (_VALUES_PER_RANGE - 1))
     found = (low * ratio**k for k in range(_VALUES_PER_RANGE))
     return tuple(dict.fromkeys(float(round(each)) if integers and each >= 1 else each for each in found))

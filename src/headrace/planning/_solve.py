@@ -112,7 +112,7 @@ def _best_pair(
 ) -> Mixture | None:
     """Return the pair closest to the best mix of all formats, on slower machines too; None if no pair fits the disk."""
     machines = [
-        machine.replace(storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
+        dataclasses.replace(machine, storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
         for storage, cores in _CHANGES
     ]
     pairs = [pair for pair in itertools.combinations(costs, 2) if sum(cost.stored_bytes for cost in pair) <= max_bytes]

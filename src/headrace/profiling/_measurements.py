@@ -85,7 +85,7 @@ class RecipeSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """One stage measured alone, with its input in memory."""
+    """One stage, measured with its input in memory."""
 
     name: StageName
     place: StagePlace = "cores"

@@ -57,7 +57,7 @@ def profile(
     """Measure what limits a training run, and what would make it faster.
 
     The loader runs alone, then with the trainer, and the trainer runs alone on one batch. For a dataset, a folder of
-    images and a `headrace.Loader`, every stage is measured alone too. After Ctrl-C the report has what was measured so
+    images and a `headrace.Loader`, every stage is measured too. After Ctrl-C the report has what was measured so
     far (`report.measurements.interrupted`), and names no bottleneck that was not measured.
 
     Args:

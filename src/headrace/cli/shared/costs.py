@@ -35,7 +35,9 @@ DiskBudget = Annotated[
 Formats = Annotated[
     str | None, typer.Option(help="Consider only these formats, as in hri:fast,raw.", show_default="all lossless")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Measure fewer images and repeats; less exact.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Measure fewer images with fewer repeats: faster, and less exact.")
+]
 
 
 def find_costs(calibration: Path | None, report: Path | None, source: str | None) -> tuple[KnownCosts, Report | None]:

@@ -169,7 +169,7 @@ def _stage_loads(stage: Stage, workers: int, cores: int, cold: bool) -> Iterable
 
 
 def _warm_rate(stage: Stage, workers: int, cores: int) -> float | None:
-    """Images per second of a stage alone; more workers than cores help only a stage that waits."""
+    """Images per second of a stage; more workers than cores help only a stage that waits."""
     if stage.place != "cores":
         return max((point.rate for point in stage.rates), default=None)
     if stage.name != "sample":

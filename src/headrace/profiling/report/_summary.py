@@ -118,8 +118,8 @@ def overall_rates(measurements: Measurements, verdict: Verdict) -> Iterator[tupl
 def method_notes(measurements: Measurements, verdict: Verdict) -> Iterator[str]:
     """Yield how it was measured, one sentence each."""
     yield (
-        "Every stage was measured alone, with its input in memory. Stages in one place take turns, so their times add "
-        "up; places work at the same time, so the slowest sets the rate. The verdict is arithmetic on these numbers."
+        "Every stage was measured with its input in memory. Stages in one place take turns, so their times add up; "
+        "places work at the same time, so the slowest sets the rate. The verdict is arithmetic on these numbers."
     )
     alone = stage_model(measurements).rate
     if verdict.kind != "unknown" and verdict.rate and math.isfinite(alone):

@@ -30,13 +30,14 @@ def core_stages(runs: Mapping[int, ClockedRun]) -> list[Stage]:
     """Return the stages that workers share, from runs with ascending numbers of workers."""
     first = next(iter(runs.values()))
     cpu_share = first.run.cpu_seconds_per_image / max(sum(first.busy.values()), 1e-12)
+    # A run with one worker may be too short for a rare format.
+    parts = dict.fromkeys(part for each in runs.values() for part, busy in each.busy.items() if busy > 0)
     return [
         Stage(
             name=part[0],
-            rates=tuple(Rate(cores=n, rate=n / each.busy[part]) for n, each in runs.items() if each.busy.get(part)),
-            cpu_seconds=busy * cpu_share,
+            rates=tuple(Rate(cores=n, rate=n / busy) for n, each in runs.items() if (busy := each.busy.get(part))),
+            cpu_seconds=first.busy.get(part, 0.0) * cpu_share,
             detail=part[1],
         )
-        for part, busy in first.busy.items()
-        if busy > 0
+        for part in parts
     ]

@@ -134,7 +134,7 @@ def _run_epoch(loader: Iterable[Any], run: TimedRun, step: Step | None, deadline
             given += 1
             is_warm_up = deadlines.is_warm_up(given, warm_up, time.perf_counter())
             if is_warm_up and step is not None:
-                _synchronize()  # so that the next batch is not charged with this one
+                _synchronize()  # otherwise the GPU's work on this batch would count for the next one
             now, cpu = time.perf_counter(), time.thread_time()
             images = count_images(batch, loader)
             run.count(batch, images)
@@ -162,7 +162,7 @@ def _run_epoch(loader: Iterable[Any], run: TimedRun, step: Step | None, deadline
 def run_trainer(step: Step, batch: Any, images: int, *, seconds: float) -> TimedRun:
     """Train on the same batch for about `seconds`."""
     run, deadlines = TimedRun(batch=batch), _Deadlines(seconds)
-    # Waiting for a GPU after every step would leave it idle in between, and show more than a step.
+    # Waiting for the GPU after every step would leave it idle in between: the step would look slower than it is.
     steps = MIN_BATCHES if _uses_gpu() else 1
     given = 0
     while given == 0 or deadlines.is_warm_up(given + 1, range(1, WARM_UP_BATCHES), time.perf_counter()):

@@ -170,7 +170,7 @@ def _raw_loader(folder: _Folder, *, drops_pages: bool) -> RawLoader:
     """Return a loader of the files; for cold reads their pages are dropped before each epoch."""
     settings, batch_size = folder.settings, folder.batches.batch_size
     chosen = some_of(folder.items, MAX_EPOCH_FILES)
-    if not drops_pages:  # a file can be cold only once per epoch, and warm any number of times
+    if not drops_pages:  # a file is cold only once per epoch, so files are repeated for warm reads only
         chosen = [*chosen] * max(1, MIN_EPOCH_BATCHES * batch_size // len(chosen))
     paths = [f"{folder.root}/{item.key}" for item in chosen] if folder.has_files else []
     limit = settings.storage_rate

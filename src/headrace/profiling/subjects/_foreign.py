@@ -103,7 +103,7 @@ def _measure_stages(loader: Any, *, batch_size: int, seconds: float) -> tuple[li
         return [], ["the loader's dataset does not return single samples: its stages were not measured"]
     samples, total, transform, name = fetched
     inner, inner_cpu = (transform.seconds, transform.cpu_seconds) if transform else (0.0, 0.0)
-    # The cost of a stopwatch must not make the time of a stage negative.
+    # Timers take time themselves, so the difference may be slightly negative.
     rest, rest_cpu = max(0.0, total.seconds - inner), max(0.0, total.cpu_seconds - inner_cpu)
     count = len(samples)
     stages = [_stage("sample", workers, rest / count, rest_cpu / count, type(_innermost(dataset)).__name__)]

@@ -26,7 +26,7 @@ MIN_EPOCH_BATCHES = 128
 def make_loader(dataset: Dataset, batches: BatchOptions, settings: Settings) -> Loader:
     """Make the loader that training from this dataset would use."""
     if len(dataset) == 0:
-        raise ProfileError(f"a dataset to profile must have samples; {dataset.path} is empty")
+        raise ProfileError(f"a dataset must have samples to be profiled; {dataset.path} has none")
     # If every epoch must read from storage, what is in memory now would make it look faster.
     memory = available_memory()
     too_large = memory is not None and stored_bytes(dataset) > CACHED_SHARE * memory
