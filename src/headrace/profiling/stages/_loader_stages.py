@@ -14,7 +14,7 @@ from headrace.profiling._measurements import Rate, Stage, StageName, StagePlace
 from headrace.profiling.stages._clocks import ClockedRun, Part
 from headrace.profiling.stages._runs import run_loader
 from headrace.records import Dataset
-from headrace.transforms import Compiled, PerBatch
+from headrace.transforms import Compiled
 
 _ROUNDS = 1000
 """How often an epoch repeats the samples, so that threads always have work."""
@@ -38,9 +38,12 @@ class Instrument:
         return max(1, self.loader.num_workers)
 
     @property
+    def image_fields(self) -> list[str]:
+        return [name for name in self.loader.fields if self.dataset.fields[name] in ("image", "mask")]
+
+    @property
     def images_per_sample(self) -> int:
-        fields = [name for name in self.loader.fields if self.dataset.fields[name] in ("image", "mask")]
-        return max(1, len(fields) * self.compiled.views)
+        return max(1, len(self.image_fields) * self.compiled.views)
 
     def bytes_per_sample(self) -> float | None:
         """Mean bytes that the loader has read per sample so far."""
@@ -49,19 +52,18 @@ class Instrument:
         return stats.bytes_read / samples if samples and stats.bytes_read else None
 
     def run_from_memory(self, threads: int, seconds: float) -> ClockedRun:
-        """Run the same loader with the samples in memory; see `core_stages`."""
+        """Run the same loader with the samples in memory, and without the user's functions; see `core_stages`."""
         with self._from_memory(threads) as loader:
             run = run_loader(loader, seconds=seconds)
             stats = loader.stats()
         busy = stats.busy_seconds
         transforms = ", ".join(describe_transforms(self.compiled)) or "copy"
-        seconds_by_part: dict[Part, float] = {
+        parts: dict[Part, float] = {
             ("read", "records"): busy.read,
             **{("decode", name): each.decode_seconds for name, each in stats.formats.items()},
             ("transform", transforms): busy.transform,
         }
-        samples = max(1.0, stats.images / self.images_per_sample)
-        return ClockedRun(run, {part: spent / samples for part, spent in seconds_by_part.items()})
+        return ClockedRun(run, parts)
 
     def _from_memory(self, threads: int) -> Loader:
         loader, compiled = self.loader, self.compiled
@@ -70,11 +72,11 @@ class Instrument:
             indices=np.tile(self.positions, _ROUNDS),
             batch_size=min(loader.batch_size, len(self.positions)),
             seed=loader.seed,
-            transform=[*compiled.transforms, *compiled.per_sample, *map(PerBatch, compiled.per_batch)],
-            fields=loader.fields,
+            transform=list(compiled.transforms),
+            fields=self.image_fields,
             num_workers=threads,
-            output=loader.output,
-            collate_fn=loader.collate_fn,
+            batches_ahead=4,
+            output="numpy",
             dtype=compiled.dtype,
             layout=compiled.layout,  # type: ignore[arg-type] # a layout
             color=compiled.color,  # type: ignore[arg-type] # a color

@@ -83,7 +83,9 @@ class _Folder:
         samples = self.samples(self.cached)
         batch_size = self.batches.batch_size
         samples *= max(1, MIN_EPOCH_BATCHES * batch_size // len(samples))
-        loader = RawLoader(samples, self.compiled, batch_size=batch_size, workers=workers)
+        # Functions of a batch run in the iterating thread, and would limit the workers.
+        compiled = replace(self.compiled, per_batch=())
+        loader = RawLoader(samples, compiled, batch_size=batch_size, workers=workers)
         run = run_loader(loader, seconds=seconds)
         details: dict[StageName, str] = {
             "open": "one file per image",
@@ -91,8 +93,7 @@ class _Folder:
             "decode": ", ".join(self.images.formats),
             "transform": ", ".join(describe_transforms(self.compiled)) or "copy",
         }
-        busy = {(name, detail): loader.busy_seconds[name] / loader.loaded for name, detail in details.items()}
-        return ClockedRun(run, busy)
+        return ClockedRun(run, {(name, detail): loader.busy_seconds[name] for name, detail in details.items()})
 
     def storage_phases(self) -> list[Phase]:
         """Measure cold reads of files; other sources are read through the page cache, unless storage is emulated."""
