@@ -60,16 +60,19 @@ class RawSample:
 
 
 class _Laps:
-    """Divides the time of one thread among stages."""
+    """Divides the time of one thread among stages.
+
+    It counts CPU time: a thread that returns from a system call waits for the GIL, which would count for opening files.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[StageName, float] = defaultdict(float)
-        self._last = time.perf_counter()
+        self._last = time.thread_time(), time.perf_counter()
 
-    def end(self, stage: StageName) -> None:
-        """Count the time since the last call for this stage."""
-        now = time.perf_counter()
-        self.seconds[stage] += now - self._last
+    def end(self, stage: StageName, *, waits: bool = False) -> None:
+        """Count the time since the last call for this stage: the elapsed time if it may wait on purpose."""
+        now = time.thread_time(), time.perf_counter()
+        self.seconds[stage] += now[waits] - self._last[waits]
         self._last = now
 
 
@@ -102,7 +105,7 @@ class RawLoader:
         self._epoch = -1
         self.failures: dict[str, Exception] = {}
         self.busy_seconds: dict[StageName, float] = defaultdict(float)
-        """Seconds of all threads by stage, for the samples in `loaded`."""
+        """Of all threads, for the samples in `loaded`: CPU time, but elapsed time for functions and batches."""
         self.loaded = 0
 
     def __len__(self) -> int:
@@ -167,7 +170,6 @@ class RawLoader:
             content = _read(sample.source, laps)
             if self._throttle is not None:
                 self._throttle.take(len(content), stop)
-                laps.end("read")
             # All of the image is decoded: the crop is not known yet.
             image = formats.decode(content, color="keep" if compiled.color == "keep" else "RGB")
         except LOAD_ERRORS as error:
@@ -176,7 +178,7 @@ class RawLoader:
         laps.end("decode")
         fields = {} if sample.label is None else {"label": np.int64(sample.label)}
         made = _transformed(image, compiled, number, self._epoch, fields)
-        laps.end("transform")
+        laps.end("transform", waits=bool(compiled.per_sample))
         return made, laps
 
     def _batch(self, samples: list[Any]) -> Any:
