@@ -90,11 +90,6 @@ def number_text(value: float) -> str:
     return f"{round(value, digits):,.{max(0, digits)}f}"
 
 
-def brief_text(value: float) -> str:
-    """Format a number for narrow labels: `950`, `12,300`, `1.23M`."""
-    return number_text(value) if value < 999_500 or not math.isfinite(value) else f"{number_text(value / 1e6)}M"
-
-
 def rate_text(rate: float) -> str:
     return f"{number_text(rate)} images/s"
 

@@ -274,7 +274,7 @@ def test_wrong_options_are_named(run, made, words, message):
     [
         (["--step-ms", "5"], "SOURCE_OR_DATASET"),
         (["photos"], "--step-ms"),
-        (["--calibration", "PLAN", "--cores", "8..2"], "a range must start above 0"),
+        (["--calibration", "PLAN", "--cores", "8..2"], "a range must have 0 < start"),
         (["--calibration", "PLAN", "--storage", "fast"], "a rate must be written as"),
         (["--calibration", "PLAN", "--offload-workers", "1.5"], "--offload-workers must be integers"),
         (["--calibration", "PLAN", "--price", "gpu=3"], "a price must be one of"),

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from headrace.documents import DocumentReader
 from headrace.planning import Calibration, Cost, Machine, Prediction, predict
+from headrace.planning._model import READER, as_json
 
 
 def test_the_busiest_resource_limits_a_format(photos):
@@ -60,7 +60,7 @@ def test_what_costs_nothing_has_no_limit():
 
     assert math.isinf(found.rate)
     assert found.bottlenecks == ()
-    assert DocumentReader(strict=False).read(Prediction, found.to_json(), "prediction") == found
+    assert READER.read(Prediction, as_json(found), "prediction") == found
 
 
 @pytest.mark.parametrize("shares", [{"png": 0.5}, {"png": 1.5, "raw": -0.5}, {}])

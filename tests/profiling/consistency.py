@@ -10,7 +10,6 @@ from headrace.profiling import Measurements, Verdict
 from headrace.profiling.judging._model import MAX_STALL, RunModel
 from headrace.profiling.judging._remedies_stored import rated_formats
 from headrace.profiling.judging._remedy import MIN_GAIN
-from headrace.profiling.report._summary import energy_parts
 from headrace.units import number_text, percent_text
 
 _SAME = 1e-4
@@ -24,7 +23,6 @@ def contradictions(measurements: Measurements, verdict: Verdict, model: RunModel
         *_rows(verdict, model),
         *_kind(measurements, verdict),
         *_remedies(measurements, verdict),
-        *_energy(measurements),
     )
 
 
@@ -91,12 +89,6 @@ def _remedies(measurements: Measurements, verdict: Verdict) -> Iterator[str]:
             wanted = f"{max(math.ceil(verdict.cores_needed * (1 - 1e-9)), measurements.machine.cores + 1)} such cores"
             if wanted not in remedy.title:
                 yield f"{remedy.title}: {number_text(verdict.cores_needed)} cores would keep the trainer busy"
-
-
-def _energy(measurements: Measurements) -> Iterator[str]:
-    parts, energy = energy_parts(measurements), measurements.energy
-    if parts and energy is not None and abs(sum(parts.values()) - energy.joules) > 0.01 * energy.joules:
-        yield "the parts of the energy do not add up to it"
 
 
 def _same(first: float, second: float) -> bool:

@@ -97,7 +97,7 @@ def test_a_full_profile_shows_every_chart(browser, page_of, width):
         "energy",
         "method",
     ]
-    assert seen["charts"] == 7  # two of the stall
+    assert seen["charts"] == 5
 
 
 def test_the_page_follows_the_readers_scheme(browser, page_of):

@@ -29,7 +29,6 @@ from headrace.profiling import (
     judge,
 )
 from headrace.profiling.judging._reconcile import model_run
-from headrace.profiling.report._summary import energy_parts
 from headrace.units import number_text
 
 rates = st.floats(5.0, 20_000.0)
@@ -175,13 +174,6 @@ def test_a_figure_that_was_tampered_with_is_found(change):
         change = {"remedies": (replace(first, rate=2 * first.rate), *verdict.remedies[1:])}
 
     assert contradictions(measurements, replace(verdict, **change), model_run(measurements))
-
-
-def test_energy_parts_add_up_to_the_energy_of_an_image():
-    for joules in (0.01, 0.377, 5.0):
-        energy = replace(profiles.full().energy, joules=joules)
-        found = energy_parts(replace(profiles.full(), energy=energy))
-        assert sum(found.values()) == pytest.approx(joules, rel=0.01)
 
 
 def test_every_line_of_the_pipeline_is_named():

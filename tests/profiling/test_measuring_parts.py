@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +15,6 @@ from tests.profiling.bottlenecks import write_folder
 
 from headrace import transforms
 from headrace.errors import ProfileError
-from headrace.measuring import read_file
 from headrace.planning import USUAL_BATCH, usual_transform
 from headrace.profiling import MachineFacts, Measurements, ProfiledSource
 from headrace.profiling.stages import _files, _runs
@@ -33,7 +32,7 @@ def folder(tmp_path_factory):
 
 def raw_samples(folder):
     paths = sorted(folder.rglob("*.png"))
-    return [RawSample(path.name, partial(read_file, str(path)), number) for number, path in enumerate(paths)]
+    return [RawSample(path.name, str(path), number) for number, path in enumerate(paths)]
 
 
 def test_the_raw_loader_gives_every_file_once_with_its_label(folder):
@@ -58,7 +57,7 @@ def test_a_batch_that_takes_too_long_is_cut_and_nothing_is_lost(folder):
 def test_the_raw_loader_passes_over_files_that_are_damaged_or_gone(folder, tmp_path):
     samples = [
         RawSample("damaged", lambda: b"\x89PNG\r\n\x1a\n and no more"),
-        RawSample("gone", partial(read_file, str(tmp_path / "gone"))),
+        RawSample("gone", str(tmp_path / "gone")),
         *raw_samples(folder)[:3],
     ]
     loader = RawLoader(samples, transforms.compile(None), batch_size=5, workers=2)
@@ -72,7 +71,7 @@ def test_the_raw_loader_ends_its_threads_when_a_loop_is_left(folder):
     """Even if they wait for storage that would take a year: only the first image comes at once."""
     samples = raw_samples(folder)
     throttle = StorageThrottle(1.0)
-    throttle.BURST_SECONDS = 1.5 * len(samples[0].read())
+    throttle.BURST_SECONDS = 1.5 * Path(samples[0].source).stat().st_size
     loader = RawLoader(samples[:1] * 8, transforms.compile(None), batch_size=1, workers=1, throttle=throttle)
     iterator = iter(loader)
     next(iterator)
@@ -210,9 +209,9 @@ def test_transforms_get_their_clock_off_again():
 def test_a_collate_function_may_take_samples_apart():
     """Each call gets samples of its own; one that fails in the end is passed over."""
     samples = [{"image": np.zeros(3), "label": 1}] * 2
-    clock = _foreign._time_collate(lambda batch: [sample.pop("label") for sample in batch], samples, 4, 0.01)
+    timing = _foreign._time_collate(lambda batch: [sample.pop("label") for sample in batch], samples, 4, 0.01)
 
-    assert clock.calls > 1
+    assert timing.rate > 0
     assert samples[0]["label"] == 1
     assert _foreign._time_collate(lambda _: samples.pop(), samples, 4, 10.0) is None
 
@@ -230,10 +229,9 @@ def test_fewer_cores_are_held_to_and_let_go():
         pass
 
 
-@pytest.mark.parametrize(("text", "message"), [("cores=1.5", "must be an integer")])
-def test_what_a_profile_cannot_emulate_is_refused(text, message):
-    with pytest.raises(ProfileError, match=message):
-        _settings.Emulation.parse(text)
+def test_what_a_profile_cannot_emulate_is_refused():
+    with pytest.raises(ProfileError, match="must be an integer"), _settings.limited_cores(1.5):
+        pass
 
 
 def test_core_counts_double_up_to_all():
@@ -248,23 +246,23 @@ def test_a_recipe_says_how_batches_are_made(tmp_path):
     found = transforms.Recipe(
         fields=("image",), transforms=(transforms.CenterCrop(8),), seed=0, batch_size=5, fingerprint="0" * 32
     )
-    making = _settings.read_recipe(found.to_json(), transform=None, crop=None, batch_size=None)
+    making = _settings.read_batches(found.to_json(), transform=None, crop=None, batch_size=None)
 
     assert making.batch_size == 5
-    assert making.transform == [transforms.CenterCrop(8)]
-    with pytest.raises(ProfileError, match="at least 1"):
-        _settings.read_recipe(found.to_json(), transform=None, crop=None, batch_size=0)
+    assert making.loader["transform"] == [transforms.CenterCrop(8)]
+    with pytest.raises(ProfileError, match="batch_size must be >= 1"):
+        _settings.read_batches(found.to_json(), transform=None, crop=None, batch_size=0)
     with pytest.raises(ProfileError, match="omit"):
-        _settings.read_recipe(found.to_json(), transform=None, crop=9, batch_size=None)
+        _settings.read_batches(found.to_json(), transform=None, crop=9, batch_size=None)
     (tmp_path / "recipe.json").write_text("{")
     with pytest.raises(ProfileError, match="must be a JSON file"):
-        _settings.read_recipe(tmp_path / "recipe.json", transform=None, crop=None, batch_size=None)
+        _settings.read_batches(tmp_path / "recipe.json", transform=None, crop=None, batch_size=None)
 
 
 def test_a_profile_uses_the_same_transforms_as_a_plan():
-    batches = _settings.read_recipe(None, transform=None, crop=48, batch_size=None)
+    batches = _settings.read_batches(None, transform=None, crop=48, batch_size=None)
 
-    assert batches.transform == usual_transform(48)
+    assert batches.loader["transform"] == usual_transform(48)
     assert batches.batch_size == USUAL_BATCH
     assert batches.cli_options == ("--crop", "48", "--batch-size", str(USUAL_BATCH))
 

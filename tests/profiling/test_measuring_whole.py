@@ -20,6 +20,7 @@ from rich.console import Console
 from tests.profiling.bottlenecks import (
     BATCH,
     COUNT,
+    SLOW,
     fast_step,
     slow_collate,
     slow_function,
@@ -152,7 +153,7 @@ def test_cores_that_there_are_not_are_noted(dataset):
 
 
 def test_functions_and_collate_are_measured_by_themselves(dataset):
-    """Each is a stage of the one thread that finishes batches, named by the function."""
+    """Functions are a stage of the one thread that finishes batches, and so is collate; their names are given."""
     transform = [CenterCrop(16), slow_function, PerBatch(np.asarray)]
     with headrace.Loader(
         dataset, batch_size=BATCH, transform=transform, collate_fn=slow_collate, output="numpy"
@@ -160,9 +161,9 @@ def test_functions_and_collate_are_measured_by_themselves(dataset):
         report = headrace.profile(loader, seconds=SHORT)
     stages = {stage.detail: stage for stage in report.measurements.stages if stage.place == "thread"}
 
-    assert set(stages) == {"slow_function", "slow_collate", "asarray"}
+    assert set(stages) == {"slow_function, asarray", "slow_collate"}
     assert stages["slow_collate"].name == "batch"
-    assert stages["slow_function"].cpu_seconds < 1 / stages["slow_function"].rates[0].rate
+    assert stages["slow_collate"].rates[0].rate == pytest.approx(BATCH / SLOW, rel=0.2)
 
 
 def test_a_loader_is_left_where_it_was(dataset):

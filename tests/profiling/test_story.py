@@ -96,7 +96,7 @@ def test_profile_plan_build_loader_and_profile_are_one_story(tmp_path):
     assert "next: " in built
     code = next_line(printed, "then, in your code: ")
     shell(f"{sys.executable} -c {shlex.quote(f'import headrace; print(len({code}))')}", tmp_path)
-    last = next_line(printed, "and to see what it gives: ")
+    last = next_line(printed, "and to measure the result: ")
     shell(f"{last} --quick -o last", tmp_path)
     verdict = Report.load(tmp_path / "last").verdict
 

@@ -148,16 +148,6 @@ def test_a_dataset_is_stored_anew_from_itself():
     assert offered(measurements)["format"].command == "headrace build photos.hr photos.new.hr --format hri:fast"
 
 
-def test_a_device_may_decode():
-    device = cost("hri:fast", cpu_seconds=0.001, place="device", device_seconds=0.001)
-
-    remedy = offered(decode_bound(formats=(device,)))["device"]
-
-    # On the device decode and step take turns: 1 ms each.
-    assert remedy.rate == pytest.approx(500.0)
-    assert 'decode="device"' in remedy.code
-
-
 def test_a_mix_is_offered_where_it_beats_every_single_format():
     # The cores alone give 500 of hri:dense, storage of 4 GB/s 400 of raw: half of each gives both some rest.
     formats = (cost("hri:dense", cpu_seconds=CORES / 500), cost("raw", cpu_seconds=1e-4, n_bytes=1e7))
@@ -287,6 +277,6 @@ def test_predictions_keep_to_what_the_loader_did_as_a_whole():
 def test_the_full_profile_gets_what_is_predicted_before_what_could_help_at_most():
     remedies = judge(full()).remedies
 
-    assert remedies[0].kind in ("format", "device")
-    assert {"format", "device", "cores"} <= {remedy.kind for remedy in remedies}
+    assert remedies[0].kind == "format"
+    assert {"format", "cores"} <= {remedy.kind for remedy in remedies}
     assert [remedy.at_most for remedy in remedies] == sorted(remedy.at_most for remedy in remedies)

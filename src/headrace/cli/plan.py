@@ -17,8 +17,8 @@ from headrace.units import bytes_per_second_text, bytes_text, cores_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headrace.cli.shared.costs import KnownCosts
     from headrace.planning import Plan, Prediction
+    from headrace.profiling import Report
 
 
 def plan(
@@ -71,7 +71,7 @@ def plan(
     names = costs.parse_formats(formats)
     with exit_on_error("interrupted; nothing was written"):
         costs.prepare_output(output)
-        known = costs.find_costs(calibration, report, source)
+        known, read = costs.find_costs(calibration, report, source)
         with costs.shown_progress(quiet=quiet) as hook:
             made = planning.plan(
                 source,
@@ -94,8 +94,9 @@ def plan(
         typer.echo(json.dumps(made.to_json(), indent=1, allow_nan=False))
     elif not quiet:
         _show_plan(made, output)
-        options = _profile_options(known, recipe, crop, batch_size)
-        _show_next(made, output, _source_path(known, source), options)
+        options = _profile_options(read, recipe, crop, batch_size)
+        path = read.measurements.source.path if source is None and read is not None else source
+        _show_next(made, output, path, options)
 
 
 def _show_plan(made: Plan, output: Path) -> None:
@@ -163,16 +164,12 @@ def _summary(made: Plan) -> str:
     return f"{mix}: {rate}{gain}, {limit}{both}"
 
 
-def _source_path(known: KnownCosts, source: str | None) -> str | None:
-    return known.report.measurements.source.path if source is None and known.report is not None else source
-
-
 def _profile_options(
-    known: KnownCosts, recipe: Path | None, crop: int | None, batch_size: int | None
+    report: Report | None, recipe: Path | None, crop: int | None, batch_size: int | None
 ) -> tuple[str, ...]:
     """Return options of `headrace profile` for batches like those that were planned for."""
-    if known.report is not None:
-        return tuple(known.report.measurements.recipe.options or ())
+    if report is not None:
+        return tuple(report.measurements.recipe.options or ())
     given = (("--recipe", recipe), ("--crop", crop), ("--batch-size", batch_size))
     return tuple(word for name, value in given if value is not None for word in (name, str(value)))
 

@@ -29,20 +29,24 @@ def profile(
     crop: _options.Crop = None,
     batch_size: _options.BatchSize = None,
     step_ms: Annotated[
-        float | None, typer.Option(min=0.001, help="Time of a training step in milliseconds.", show_default=False)
+        float | None, typer.Option(min=0.001, help="Milliseconds of a training step per batch.", show_default=False)
     ] = None,
     train: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="The training step, a function that is called with a batch.",
+            help="Call this function with each batch as the training step, instead of --step-ms.",
             show_default=False,
         ),
     ] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="Read from storage, not from memory.")] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Read from storage: evict pages from the page cache, or bypass it.")
+    ] = False,
     cores: Annotated[
         str | None,
-        typer.Option(help="Numbers of cores to measure with, as 1,2,4 (default: 1 to all).", show_default=False),
+        typer.Option(
+            help="Measure stages with these numbers of cores, as in 1,2,4 (default: 1 to all).", show_default=False
+        ),
     ] = None,
     emulate: _options.Emulate = None,
     quick: Annotated[bool, typer.Option("--quick", help="Finish within a minute.")] = False,
@@ -50,13 +54,17 @@ def profile(
         float | None, typer.Option(min=0.1, help="Measure for about this many seconds.", show_default="150")
     ] = None,
     watts: Annotated[
-        float, typer.Option(min=0.0, help="Power of a busy core in watts, if no energy counter can be read.")
+        float, typer.Option(min=0.0, help="Watts of a busy core, for an estimate if no energy counter can be read.")
     ] = 10.0,
     workdir: _options.Workdir = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", file_okay=False, help="Folder for report.json and index.html.", show_default=False
+            "--output",
+            "-o",
+            file_okay=False,
+            help="Write report.json and the page index.html to this folder.",
+            show_default=False,
         ),
     ] = None,
     as_json: _options.Json = False,

@@ -26,7 +26,9 @@ _MAX_ROWS = 12
 def size(
     source: Annotated[str | None, shared.SOURCE_OR_DATASET] = None,
     cores: Annotated[str, typer.Option(help="Cores per GPU: a range (2..96) or a list (4,8,16).")] = "1..32",
-    storage: Annotated[str, typer.Option(help="Storage rates: a range or a list.")] = "0.2..8GB/s",
+    storage: Annotated[
+        str, typer.Option(help="Storage rates: a range (0.2..8GB/s) or a list (0.5,2GB/s).")
+    ] = "0.2..8GB/s",
     step_ms: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +49,7 @@ def size(
         str | None,
         typer.Option(
             metavar="PRICES",
-            help="Prices: vcpu-hour=0.04 and, after commas, accelerator-hour=2.5, gb-month=0.1, offload-hour=0.1.",
+            help="Prices: vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1,offload-hour=0.1; any may be missing.",
             show_default=False,
         ),
     ] = None,
@@ -104,13 +106,21 @@ def size(
         if output is not None:
             costs.prepare_output(output)
         planning.find_solver()
-        known = costs.find_costs(calibration, report, source)
+        known, _ = costs.find_costs(calibration, report, source)
         grid = _grid(cores, storage, step_ms, offload_workers, known.step)
         found = known.calibration
         if found is None:
-            images = planning.image_options(recipe, None, crop, batch_size)
             with costs.shown_progress(quiet=quiet) as hook:
-                found = planning.calibrate(source, **images, formats=names, quick=quick, workdir=workdir, progress=hook)
+                found = planning.calibrate(
+                    source,
+                    recipe=recipe,
+                    crop=crop,
+                    batch_size=batch_size,
+                    formats=names,
+                    quick=quick,
+                    workdir=workdir,
+                    progress=hook,
+                )
         elif any(option is not None for option in (recipe, crop, batch_size)):
             raise typer.BadParameter(
                 "the costs were measured with their own crop and batch size: omit --recipe, --crop and --batch-size"
@@ -133,12 +143,15 @@ def size(
         _show(sizing, output)
 
 
-def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known_step: float) -> MachineGrid:
+def _grid(cores: str, storage: str, step_ms: str | None, offload_workers: str, known_step: float | None) -> MachineGrid:
     from headrace import planning  # noqa: PLC0415
 
-    if step_ms is None and not known_step:
+    if step_ms is not None:
+        steps = tuple(each / 1e3 for each in planning.parse_values(step_ms))
+    elif known_step:
+        steps = (known_step,)
+    else:
         raise typer.BadParameter("the time of a training step is not known: give --step-ms, as in --step-ms 35")
-    steps = (known_step,) if step_ms is None else tuple(each / 1e3 for each in planning.parse_values(step_ms))
     workers = planning.parse_values(offload_workers)
     if any(each != int(each) for each in workers):
         raise typer.BadParameter(f"--offload-workers must be integers; got {offload_workers!r}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instruments that planning and profiling share: time, memory, energy, storage, other load, samples of images."""
 
-from headrace.measuring._cold import drop, read_file
+from headrace.measuring._cold import drop
 from headrace.measuring._energy import WATTS_PER_CORE, EnergyCounter
 from headrace.measuring._images import (
     FILE_KINDS,
@@ -9,8 +9,8 @@ from headrace.measuring._images import (
     ImageSample,
     Positions,
     encoded_image,
-    from_dataset,
-    from_source,
+    sample_dataset,
+    sample_source,
     stored_bytes,
 )
 from headrace.measuring._process import (
@@ -23,7 +23,7 @@ from headrace.measuring._process import (
     metered,
 )
 from headrace.measuring._sampling import SourceSample, list_items, some_of, take_sample
-from headrace.measuring._stopwatch import Rate, scaling_of, timed
+from headrace.measuring._stopwatch import Rate, Timing, timed
 from headrace.measuring._storage import (
     QUEUE_DEPTH,
     ReadRate,
@@ -47,13 +47,12 @@ __all__ = [
     "ReadRate",
     "ResourceUse",
     "SourceSample",
+    "Timing",
     "available_memory",
     "busy_seconds",
     "cpu_name",
     "drop",
     "encoded_image",
-    "from_dataset",
-    "from_source",
     "held_to",
     "list_items",
     "measure_direct",
@@ -61,8 +60,8 @@ __all__ = [
     "measure_records",
     "measure_storage",
     "metered",
-    "read_file",
-    "scaling_of",
+    "sample_dataset",
+    "sample_source",
     "some_of",
     "source_files",
     "stored_bytes",

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,56 +41,43 @@ class FileRange:
         return read_file(self.path, self.offset, self.n_bytes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImageSample:
-    """Some images of a source, and the size of the source."""
+    """Some images of a source, of all sizes in proportion. They were just read, so they are in the page cache."""
 
     extents: tuple[FileRange, ...]
-    """Where the images are stored; empty if they are not separate parts of files."""
-    contents: tuple[bytes, ...]
-    total: int | None
-    """Images in the source; None if it was not listed to its end."""
-    total_bytes: int | None
-    per_sample: float = 1.0
-    """Images per sample: 2 if every sample has a mask."""
+    """Where they are stored; empty if they are not separate parts of files."""
+    image_bytes: float
+    """Mean size of an encoded image."""
+    formats: dict[str, float]
+    """Each format's share of the images; `other` for those that only Pillow reads."""
+    pixel_bytes: float | None
+    """Mean size of a decoded image, from the headers; None if only Pillow can read one of them."""
 
-    def __len__(self) -> int:
-        return len(self.contents)
-
-    @cached_property
-    def image_bytes(self) -> float:
-        """Mean size of an encoded image."""
-        return sum(map(len, self.contents)) / len(self.contents)
-
-    @cached_property
-    def formats(self) -> dict[str, float]:
-        """Each format's share of the images; `other` for those that only Pillow reads."""
-        counts = Counter(formats.sniff(content) or "other" for content in self.contents)
-        return {name: count / len(self.contents) for name, count in counts.most_common()}
-
-    @cached_property
-    def pixel_bytes(self) -> float | None:
-        """Mean size of a decoded image, from the headers; None if only Pillow can read one of them."""
-        sizes = []
-        for content in self.contents:
-            name = formats.sniff(content)
-            if name is None:
-                return None
-            shape = formats.get(name).probe(content)
-            sizes.append(shape.height * shape.width * shape.channels * np.dtype(shape.dtype).itemsize)
-        return sum(sizes) / len(sizes)
+    @classmethod
+    def of(cls, contents: Sequence[bytes], extents: Sequence[FileRange]) -> ImageSample:
+        """Describe encoded images."""
+        names, count = [formats.sniff(content) for content in contents], len(contents)
+        counts = Counter(name or "other" for name in names)
+        sizes: list[int] = []
+        for name, content in zip(names, contents, strict=True):
+            if name is not None:
+                shape = formats.get(name).probe(content)
+                sizes.append(shape.height * shape.width * shape.channels * np.dtype(shape.dtype).itemsize)
+        return cls(
+            tuple(extents),
+            sum(map(len, contents)) / count,
+            {name: number / count for name, number in counts.most_common()},
+            sum(sizes) / count if len(sizes) == count else None,
+        )
 
 
-def from_source(source: Source, root: str, items: Sequence[Item], *, complete: bool) -> ImageSample:
-    """Load some images of the source at `root`, of all sizes in proportion; damaged ones are skipped.
-
-    `items` and `complete` are from `list_items`.
-    """
-    contents, extents = [], []
+def sample_source(source: Source, root: str, items: Sequence[Item]) -> tuple[ImageSample, list[Item]]:
+    """Load some of the items of the source at `root`, and return them too; damaged ones are skipped."""
+    contents, extents, loaded = [], [], []
     damage = ""
     chosen = _choose([item.n_bytes for item in items], root)
-    for number in chosen:
-        item = items[number]
+    for item in (items[number] for number in chosen):
         image = encoded_image(source, item)
         try:
             if image.format is not None:
@@ -99,17 +85,13 @@ def from_source(source: Source, root: str, items: Sequence[Item], *, complete: b
         except HeadraceError as error:
             damage = f"{item.key}: {error}"
             continue
+        loaded.append(item)
         contents.append(bytes(image.data))
         if source.kind in FILE_KINDS:
             extents.append(FileRange(f"{root}/{item.key}", 0, len(image.data)))
     if not contents:
         raise BadSource(f"{root} must have images that can be decoded; none of {len(chosen)} can, such as {damage}")
-    return ImageSample(
-        extents=tuple(extents),
-        contents=tuple(contents),
-        total=len(items) if complete else None,
-        total_bytes=sum(item.n_bytes for item in items) if complete else None,
-    )
+    return ImageSample.of(contents, extents), loaded
 
 
 def encoded_image(source: Source, item: Item) -> Encoded:
@@ -120,20 +102,12 @@ def encoded_image(source: Source, item: Item) -> Encoded:
     return value
 
 
-def from_dataset(dataset: Dataset) -> tuple[ImageSample, Positions]:
-    """Load some images of a dataset, of all sizes in proportion; also return the positions of their samples."""
-    fields = _pixel_fields(dataset)
-    sizes = dataset.column(f"{fields[0]}.0.length")
+def sample_dataset(dataset: Dataset) -> tuple[ImageSample, Positions]:
+    """Load some images of a dataset; also return the positions of their samples."""
+    sizes = dataset.column(f"{_pixel_fields(dataset)[0]}.0.length")
     positions = np.array(_choose(sizes, str(dataset.path)), np.int64)
     extents = file_ranges(dataset, positions)
-    images = ImageSample(
-        extents=tuple(extents),
-        contents=tuple(extent.read() for extent in extents),
-        total=len(dataset) * len(fields),
-        total_bytes=stored_bytes(dataset),
-        per_sample=len(fields),
-    )
-    return images, positions
+    return ImageSample.of([extent.read() for extent in extents], extents), positions
 
 
 def stored_bytes(dataset: Dataset) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,15 +48,6 @@ def timed(
         work(number)  # imports, buffers and page faults of the first call
     slot = max(MIN_SECONDS, seconds / repeats)
     return max((_once(work, count, workers, slot) for _ in range(repeats)), key=lambda timing: timing.rate)
-
-
-def scaling_of(
-    work: Callable[[int], Any], count: int, *, cores: Sequence[int], seconds: float
-) -> tuple[tuple[Rate, ...], float]:
-    """Return the rate for each number of cores, and the CPU seconds of a call on the fewest."""
-    timings = {n: timed(work, count, workers=n, seconds=seconds / len(cores)) for n in sorted(set(cores))}
-    rates = tuple(Rate(cores=n, rate=timing.rate) for n, timing in timings.items())
-    return rates, next(iter(timings.values())).cpu_seconds
 
 
 def pass_over(work: Callable[[int], Any], count: int, *, workers: int) -> float:

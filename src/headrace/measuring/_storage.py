@@ -60,7 +60,7 @@ def measure_raw_files(
     With `seconds`, repeat for this long and return the best pass.
     """
     ranges = [FileRange(os.fspath(path), 0, Path(path).stat().st_size) for path in paths]
-    return _best_pass(ranges, lambda part: part.read(), cold=cold, workers=workers, seconds=seconds)
+    return _best_pass(ranges, FileRange.read, cold=cold, workers=workers, seconds=seconds)
 
 
 def measure_records(
@@ -105,9 +105,7 @@ def measure_direct(ranges: Sequence[FileRange], *, workers: int, seconds: float)
 
         rate = timed(read, len(ranges), workers=workers, seconds=seconds, repeats=2).rate
         return ReadRate(rate, len(ranges), mean, direct=True)
-    _cold.drop(paths)
-    rate = pass_over(lambda number: ranges[number].read(), len(ranges), workers=workers)
-    return ReadRate(rate, len(ranges), mean)
+    return _best_pass(ranges, FileRange.read, cold=True, workers=workers, seconds=None)
 
 
 def source_files(source: Any) -> list[Path]:

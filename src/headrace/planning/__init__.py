@@ -8,12 +8,19 @@ machine = find_machine("photos/", calibration)                        # measures
 solve(calibration, machine, step=0.035).save("plan.json")             # pure arithmetic
 """
 
-from headrace.planning._calibrate import USUAL_BATCH, USUAL_CROP, ProgressHook, calibrate, usual_transform
-from headrace.planning._cost import Calibration, Cost
-from headrace.planning._machine import Machine, find_machine, parse_emulation
+from headrace.planning._calibrate import (
+    USUAL_BATCH,
+    USUAL_CROP,
+    ProgressHook,
+    RecipeSource,
+    batch_options,
+    calibrate,
+    usual_transform,
+)
+from headrace.planning._machine import find_machine, parse_emulation
+from headrace.planning._model import RESOURCES, Calibration, Cost, Machine, Prediction, predict
 from headrace.planning._plan import Plan, Share
-from headrace.planning._planner import image_options, plan, read_costs
-from headrace.planning._predict import RESOURCES, Prediction, predict
+from headrace.planning._planner import KnownCosts, plan
 from headrace.planning._search import find_solver, worth_its_size
 from headrace.planning._size import MachineGrid, Prices, SizedMachine, Sizing, parse_prices, parse_values, size_machines
 from headrace.planning._solve import solve
@@ -24,25 +31,26 @@ __all__ = [
     "USUAL_CROP",
     "Calibration",
     "Cost",
+    "KnownCosts",
     "Machine",
     "MachineGrid",
     "Plan",
     "Prediction",
     "Prices",
     "ProgressHook",
+    "RecipeSource",
     "Share",
     "SizedMachine",
     "Sizing",
+    "batch_options",
     "calibrate",
     "find_machine",
     "find_solver",
-    "image_options",
     "parse_emulation",
     "parse_prices",
     "parse_values",
     "plan",
     "predict",
-    "read_costs",
     "size_machines",
     "solve",
     "usual_transform",

@@ -24,9 +24,10 @@ from headrace.building import build
 from headrace.documents import load_json
 from headrace.errors import UnsupportedImage
 from headrace.measuring import SourceSample, cpu_name, take_sample
-from headrace.planning._cost import Calibration, Cost
+from headrace.planning._model import Calibration, Cost
 from headrace.planning._runs import CalibrationRun
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop, Recipe, Transform
+from headrace.transforms import compile as compile_transforms
 from headrace.units import cores_text, usable_cores
 
 RecipeSource: TypeAlias = Recipe | Mapping[str, Any] | str | PathLike[str]
@@ -38,7 +39,7 @@ FORMATS = ("hri:dense", "hri:fast", "raw")
 
 # The usual values for photographs; they do not change the speed.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_RECIPE_OPTIONS = ("batch_size", "dtype", "layout", "color", "min_area", "approximate_jpeg")
+_RECIPE_OPTIONS = ("dtype", "layout", "color", "min_area", "approximate_jpeg")
 SAMPLES, QUICK_SAMPLES = 96, 24
 _REPEATS, _QUICK_REPEATS = 6, 2
 _SECONDS, _QUICK_SECONDS = 0.4, 0.15
@@ -53,6 +54,7 @@ def calibrate(
     *,
     transform: Any = None,
     recipe: RecipeSource | None = None,
+    crop: int | None = None,
     batch_size: int | None = None,
     formats: Sequence[str] | None = None,
     samples: int | None = None,
@@ -73,7 +75,9 @@ def calibrate(
         loader_options: More arguments for `Loader`, such as `direct_io`.
 
     """
-    options = {"direct_io": False, **_loader_arguments(transform, recipe, batch_size), **(loader_options or {})}
+    # Batches are NumPy arrays: a calibration needs no framework.
+    options = {"direct_io": False, "output": "numpy", **batch_options(recipe, transform, crop, batch_size)}
+    options |= loader_options or {}
     max_cores = cores or usable_cores()
     sample = take_sample(source, samples or (QUICK_SAMPLES if quick else SAMPLES))
     names = _formats_to_measure(sample.own_format, formats)
@@ -102,7 +106,7 @@ def calibrate(
             sampled=sample.sampled,
             batch_size=options["batch_size"],
             cores=max_cores,
-            # The start of an epoch adds to it, so the run with the longest epochs counts.
+            # The start of an epoch adds to it, and least to the run with the longest epochs.
             consumer_seconds=min(run.consumer_seconds for run in runs),
             source_format=sample.own_format or "mixed",
             recipe=_describe(options),
@@ -157,34 +161,30 @@ def usual_transform(crop: int | None = None) -> list[Transform]:
     return [RandomResizedCrop(crop or USUAL_CROP), HorizontalFlip(), Normalize(_MEAN, _STD)]
 
 
-def _loader_arguments(transform: Any, recipe: RecipeSource | None, batch_size: int | None) -> dict[str, Any]:
-    """Return arguments for `Loader`. Batches are NumPy arrays: a calibration needs no framework."""
-    if recipe is not None:
-        if transform is not None or batch_size is not None:
-            raise ValueError("a recipe has its own transforms and batch size: omit transform, crop and batch_size")
-        read = recipe if isinstance(recipe, Recipe) else Recipe.from_json(load_json(recipe, "recipe"))
-        options = {name: getattr(read, name) for name in _RECIPE_OPTIONS}
-        return {**options, "transform": list(read.transforms), "fields": list(read.fields), "output": "numpy"}
-    size = USUAL_BATCH if batch_size is None else batch_size
-    if size < 1:
-        raise ValueError(f"batch_size must be >= 1; got {size}")
-    return {"transform": transform, "batch_size": size, "output": "numpy"}
+def batch_options(
+    recipe: RecipeSource | None = None, transform: Any = None, crop: int | None = None, batch_size: int | None = None
+) -> dict[str, Any]:
+    """Return arguments of `Loader`: those of a recipe, or a transform (default: the usual one) and a batch size."""
+    for name, value in (("crop", crop), ("batch_size", batch_size)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be >= 1; got {value}")
+    if recipe is None:
+        if transform is not None and crop is not None:
+            raise ValueError("crop is a part of the default transform: give crop or transform, not both")
+        chosen = usual_transform(crop) if transform is None else transform
+        return {"transform": chosen, "batch_size": batch_size or USUAL_BATCH}
+    if transform is not None or crop is not None:
+        raise ValueError("a recipe has its own transforms: omit crop and transform")
+    read = recipe if isinstance(recipe, Recipe) else Recipe.from_json(load_json(recipe, "recipe"))
+    options = {name: getattr(read, name) for name in _RECIPE_OPTIONS}
+    options |= {"transform": list(read.transforms), "fields": list(read.fields)}
+    return {**options, "batch_size": batch_size or read.batch_size}
 
 
 def _describe(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return loader arguments as JSON values; functions are given by name."""
-    given = options.get("transform")
-    steps = given if isinstance(given, Sequence) else [] if given is None else [given]
-    transforms = [
-        step.to_json() if isinstance(step, Transform) else {"function": getattr(step, "__qualname__", repr(step))}
-        for step in steps
-    ]
-    plain = {
-        name: value if isinstance(value, bool | int | float | str | None) else str(value)
-        for name, value in options.items()
-        if name not in ("transform", "fields")
-    }
-    return {**plain, "transforms": transforms}
+    plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str | None)}
+    return {**plain, "transforms": compile_transforms(options["transform"]).to_json(callables=True)}
 
 
 def _formats_to_measure(own: str | None, named: Sequence[str] | None) -> list[str]:

@@ -1,70 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capacities of a machine that a plan divides among formats: its storage rate and its cores."""
+"""Measure the capacities of this machine, or read those of an emulated one."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from os import PathLike
 from typing import Any
 
-from headrace.documents import finite, load_json
 from headrace.measuring import QUEUE_DEPTH, measure_storage, source_files
-from headrace.planning._cost import READER, Calibration
+from headrace.planning._model import Calibration, Machine
 from headrace.units import parse_rate, usable_cores
-
-MACHINE_VERSION = 1
 
 _BLOCK = 4096
 _MIN_REQUEST, _MAX_REQUEST = 64 << 10, 4 << 20
-_MIN_CORES = 0.05
-"""A loader whose trainer uses all cores still gets this share of one: the system's scheduler is fair."""
 _MAX_CORES = 100_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """The capacities of a machine, real or assumed."""
-
-    storage_rate: float = math.inf
-    """Bytes per second, uncached, with as many reads in flight as the loader has."""
-    cores: float
-    trainer_cores: float = 0.0
-    """Cores that the training itself keeps busy."""
-    emulated: bool = False
-    """Whether some of the figures were given and not measured."""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not (self.storage_rate > 0 and self.cores > 0 and self.trainer_cores >= 0):
-            raise ValueError(
-                f"a machine must have storage_rate > 0, cores > 0 and trainer_cores >= 0; "
-                f"got {self.storage_rate}, {self.cores} and {self.trainer_cores}"
-            )
-
-    @property
-    def usable_cores(self) -> float:
-        """The cores that the trainer does not use."""
-        return max(self.cores - self.trainer_cores, _MIN_CORES)
-
-    def replace(self, **changes: Any) -> Machine:
-        """Return the same machine with other values for these fields."""
-        return dataclasses.replace(self, **changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the machine as a JSON object (spec/plan.md)."""
-        storage_rate = finite(self.storage_rate)
-        return {"version": MACHINE_VERSION, **dataclasses.asdict(self), "storage_rate": storage_rate}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Machine:
-        """Read a machine from a JSON object or a file; a rate of null has no limit."""
-        tree = load_json(document, "machine")
-        READER.require_version(tree, MACHINE_VERSION, "machine")
-        return READER.read(cls, tree, "machine")
 
 
 def parse_emulation(text: str) -> dict[str, float]:

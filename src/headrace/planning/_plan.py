@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-from headrace.documents import finite, load_json, save_json
-from headrace.planning._cost import READER, Calibration
-from headrace.planning._machine import Machine
-from headrace.planning._predict import Prediction
+from headrace.documents import load_json, save_json
+from headrace.planning._model import READER, Calibration, Machine, Prediction, as_json
 from headrace.planning._search import worth_its_size
 
 PLAN_VERSION = 1
@@ -75,13 +73,12 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as a JSON object (spec/plan.md)."""
-        entry = {"renditions": self.renditions, "shares": [asdict(each) for each in self.shares]}
         return {
             "version": PLAN_VERSION,
-            "fields": {self.field: entry},
-            "predicted": {**self.predicted.to_json(), "singles": [each.to_json() for each in self.singles]},
+            "fields": {self.field: {"renditions": self.renditions, "shares": as_json(self.shares)}},
+            "predicted": {**as_json(self.predicted), "singles": as_json(self.singles)},
             "step": self.step,
-            "disk_budget": None if self.disk_budget is None else finite(self.disk_budget),
+            "disk_budget": as_json(self.disk_budget),
             "machine": self.machine.to_json(),
             "calibration": self.calibration.to_json(),
         }

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
 from headrace.documents import load_json
-from headrace.planning._calibrate import ProgressHook, RecipeSource, calibrate, usual_transform
-from headrace.planning._cost import Calibration
-from headrace.planning._machine import Machine, find_machine, parse_emulation
+from headrace.planning._calibrate import ProgressHook, RecipeSource, calibrate
+from headrace.planning._machine import find_machine, parse_emulation
+from headrace.planning._model import Calibration, Machine
 from headrace.planning._plan import Plan
 from headrace.planning._search import find_solver
 from headrace.planning._solve import solve
@@ -48,10 +49,10 @@ def plan(
         disk_budget: Take the fastest mix that fits in this many bytes, or in a size such as `"500GB"`.
         emulate: Plan for another machine, as in `"storage=200MB/s,cores=2"`.
         renditions: With 2, every image is stored in two formats, and the loader chooses while it runs.
-        recipe: A `Recipe`, its JSON object or its file, instead of transform and batch size.
+        recipe: A `Recipe`, its JSON object or its file, instead of a transform.
         transform: As for `Loader`. Default: a random crop, a flip, and normalization.
         crop: Side of the default transform's crop in pixels (default 224).
-        batch_size: Images per batch (default 64).
+        batch_size: Images per batch (default: the recipe's, or 64).
         formats: Consider only these. Default: the lossless formats, and the source's own files.
         calibration: Costs that were measured earlier, instead of a measurement: a `Calibration`, a `Plan`, or the JSON
             object or file of either. A plan's machine and step are used too.
@@ -66,55 +67,56 @@ def plan(
 
     """
     # Everything that can be checked is checked before anything is measured.
-    emulated = parse_emulation(emulate or "")
+    emulated: dict[str, Any] = {**parse_emulation(emulate or "")}
     budget = parse_bytes(disk_budget) if isinstance(disk_budget, str) else disk_budget
     find_solver()
-    earlier = None if calibration is None else read_costs(calibration)
-    if earlier is not None:
+    known = KnownCosts() if calibration is None else KnownCosts.read(calibration)
+    costs = known.calibration
+    if costs is not None:
         if any(each is not None for each in (recipe, transform, crop, batch_size)):
             raise ValueError(
                 "the costs were measured with their own transforms and batch size: "
                 "omit recipe, transform, crop and batch_size"
             )
-        costs = earlier.calibration if isinstance(earlier, Plan) else earlier
     elif source is None:
         raise ValueError("give a source to measure, or a calibration that was measured earlier")
     else:
         costs = calibrate(
             source,
-            **image_options(recipe, transform, crop, batch_size),
+            recipe=recipe,
+            transform=transform,
+            crop=crop,
+            batch_size=batch_size,
             formats=formats,
             quick=quick,
             workdir=workdir,
             progress=progress,
         )
-    if isinstance(earlier, Plan):
-        step = earlier.step if step is None else step
-        machine = earlier.machine if machine is None else machine
+    step = known.step if step is None else step
+    machine = machine or known.machine
     if machine is None:
         machine = find_machine(source, costs, **emulated)
     elif emulated:
-        machine = machine.replace(**emulated, emulated=True)
+        machine = replace(machine, **emulated, emulated=True)
     return solve(costs, machine, step=step or 0.0, disk_budget=budget, formats=formats, renditions=renditions)
 
 
-def image_options(
-    recipe: RecipeSource | None, transform: Any, crop: int | None, batch_size: int | None
-) -> dict[str, Any]:
-    """Return arguments of `calibrate` that define how images are loaded, with the usual transform by default."""
-    if transform is not None and crop is not None:
-        raise ValueError("crop is a part of the default transform: give crop or transform, not both")
-    if recipe is None and transform is None:
-        transform = usual_transform(crop)
-    elif crop is not None:
-        raise ValueError("a recipe has its own transforms: omit crop")
-    return {"recipe": recipe, "transform": transform, "batch_size": batch_size}
+@dataclass(frozen=True, slots=True)
+class KnownCosts:
+    """What an earlier plan, calibration or report has measured; None is not known."""
 
+    calibration: Calibration | None = None
+    machine: Machine | None = None
+    step: float | None = None
 
-def read_costs(given: Calibration | Plan | Mapping[str, Any] | str | PathLike[str]) -> Calibration | Plan:
-    """Return a calibration or an earlier plan, from itself, its JSON object or its file."""
-    if isinstance(given, Calibration | Plan):
-        return given
-    tree = load_json(given, "plan")
-    is_plan = isinstance(tree, Mapping) and "calibration" in tree
-    return Plan.from_json(tree) if is_plan else Calibration.from_json(tree)
+    @classmethod
+    def read(cls, given: Calibration | Plan | Mapping[str, Any] | str | PathLike[str]) -> KnownCosts:
+        """Read a calibration or an earlier plan, from itself, its JSON object or its file."""
+        if isinstance(given, Calibration):
+            return cls(given)
+        if not isinstance(given, Plan):
+            tree = load_json(given, "plan")
+            if not isinstance(tree, Mapping) or "calibration" not in tree:
+                return cls(Calibration.from_json(tree))
+            given = Plan.from_json(tree)
+        return cls(given.calibration, given.machine, given.step)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import MissingExtra
-from headrace.planning._cost import Cost
+from headrace.planning._model import Cost
 
 MARGIN = 0.10
 MIN_SHARE = 0.02

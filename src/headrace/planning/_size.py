@@ -14,14 +14,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from headrace.documents import finite, save_json
-from headrace.planning._cost import READER, Calibration
-from headrace.planning._machine import Machine
-from headrace.planning._predict import BOTTLENECK_SHARE, Prediction
+from headrace.documents import save_json
+from headrace.planning._model import BOTTLENECK_SHARE, READER, Calibration, Cost, Machine, Prediction, as_json
 from headrace.planning._solve import solve
 from headrace.units import parse_list, parse_number, parse_range
 
@@ -51,7 +49,7 @@ class MachineGrid:
         if not all(axes):
             raise ValueError("cores, storage_rates, steps and offload_workers must have at least one value each")
         if min(*self.cores, *self.storage_rates, *self.steps) <= 0 or min(self.offload_workers) < 0:
-            raise ValueError("cores, storage_rates and steps must be > 0, and offload_workers >= 0")
+            raise ValueError(f"cores, storage_rates and steps must be > 0, and offload_workers >= 0; got {self}")
         count = math.prod(map(len, axes))
         if count > _MAX_MACHINES:
             raise ValueError(f"at most {_MAX_MACHINES} machines can be compared; got {count}: give fewer values")
@@ -71,7 +69,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         if min(self.vcpu_hour, self.accelerator_hour, self.gb_month, self.offload_hour) < 0:
-            raise ValueError("a price must be >= 0")
+            raise ValueError(f"a price must be >= 0; got {self}")
 
     @property
     def are_given(self) -> bool:
@@ -106,11 +104,6 @@ class SizedMachine:
         """Whether the GPU hardly ever waits."""
         return self.busy >= BUSY
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the machine as a JSON object."""
-        images_per_dollar = finite(self.images_per_dollar)
-        return {**asdict(self), "bottlenecks": list(self.bottlenecks), "images_per_dollar": images_per_dollar}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
@@ -137,14 +130,11 @@ class Sizing:
         """Return all machines as a JSON object (spec/plan.md)."""
         return {
             "version": SIZING_VERSION,
-            "prices": asdict(self.prices),
-            "batch_size": self.batch_size,
-            "images": self.images,
+            **as_json(self),
             "cores": sorted({each.cores for each in self.points}),
             "storage_rates": sorted({each.storage_rate for each in self.points}),
             "steps": list(self.steps),
-            "points": [each.to_json() for each in self.points],
-            "best": [each.to_json() for each in self.best],
+            "best": as_json(self.best),
         }
 
     @classmethod
@@ -204,8 +194,8 @@ def _worker_rate(calibration: Calibration, alone: Prediction, offload_seconds: f
     """Return the images per second of one offload worker."""
     if offload_seconds is not None:
         return calibration.batch_size / offload_seconds
-    seconds = sum(share * calibration.cost(name).cpu_seconds for name, share in alone.shares.items())
-    return 1 / max(seconds, 1e-9)
+    cost = Cost.mean([(share, calibration.cost(name)) for name, share in alone.shares.items()])
+    return 1 / max(cost.cpu_seconds, 1e-9)
 
 
 def _with_workers(alone: Prediction, workers_rate: float) -> tuple[float, tuple[str, ...]]:
@@ -249,7 +239,7 @@ def parse_values(
         return tuple(dict.fromkeys(map(read, parse_list(text))))
     low, high = map(read, parse_range(text))
     if not 0 < low <= high:
-        raise ValueError(f"a range must start above 0 and not end before it starts; got {text!r}")
+        raise ValueError(f"a range must have 0 < start <= end; got {text!r}")
     ratio = (high / low) ** (1 / (_VALUES_PER_RANGE - 1))
     found = (low * ratio**k for k in range(_VALUES_PER_RANGE))
     return tuple(dict.fromkeys(float(round(each)) if integers and each >= 1 else each for each in found))

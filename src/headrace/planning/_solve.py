@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from headrace.errors import InfeasiblePlan
-from headrace.planning._cost import Calibration, Cost
-from headrace.planning._machine import Machine
+from headrace.planning._model import Calibration, Cost, Machine, predict, resource_seconds, trainer_seconds
 from headrace.planning._plan import Plan, Share
-from headrace.planning._predict import predict, resource_seconds, trainer_seconds
 from headrace.planning._search import MIN_SHARE, MixProblem, Mixture, fastest_mix, thriftiest_mix
 from headrace.units import bytes_text
 
@@ -114,7 +112,7 @@ def _best_pair(
 ) -> Mixture | None:
     """Return the pair closest to the best mix of all formats, on slower machines too; None if no pair fits the disk."""
     machines = [
-        machine.replace(storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
+        dataclasses.replace(machine, storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
         for storage, cores in _CHANGES
     ]
     pairs = [pair for pair in itertools.combinations(costs, 2) if sum(cost.stored_bytes for cost in pair) <= max_bytes]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bottleneck study: what training waits for, by how much, and what would fix it.
 
-`subjects/` lists the phases for each kind of subject, `stages/` measures each stage alone, `judging/` computes the
+`subjects/` lists the phases for each kind of subject, `stages/` measures each stage, `judging/` computes the
 verdict, and `report/` prints and draws it. `Measurements` are passed from one to the next.
 """
 

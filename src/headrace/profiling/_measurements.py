@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from headrace.errors import InvalidReport
 from headrace.measuring import Rate as Rate  # noqa: PLC0414 - part of the measurements, defined with the stopwatch
+from headrace.planning import Cost
 
 StageName = Literal["open", "read", "decode", "transform", "sample", "batch", "transfer"]
 """In the order of the pipeline. `sample` is all that `dataset[i]` does in a loader that is not Headrace's."""
@@ -84,7 +85,7 @@ class RecipeSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """One stage measured alone, with its input in memory."""
+    """One stage, measured with its input in memory."""
 
     name: StageName
     place: StagePlace = "cores"
@@ -145,23 +146,12 @@ class RawAndRecords:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FormatCost:
+class FormatCost(Cost):
     """What a sample costs in one format under the recipe, calibrated on some of the user's images."""
 
-    format: str
-    """`png`, `jpeg`, `webp`, `raw`, `hri:fast`, `hri:dense`."""
     place: Literal["cpu", "device"] = "cpu"
     """Where it is decoded."""
-    read_bytes: float
-    """Less than `stored_bytes` if a crop needs only a part of the image."""
-    stored_bytes: float
-    cpu_seconds: float
-    """With one busy core."""
-    cpu_seconds_crowded: float | None = None
-    """With all cores busy."""
     device_seconds: float = 0.0
-    encode_seconds: float = 0.0
-    lossless: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

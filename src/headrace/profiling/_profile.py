@@ -16,6 +16,7 @@ from typing import Any
 from headrace.errors import LoaderError, ProfileError
 from headrace.loader import Loader
 from headrace.measuring import WATTS_PER_CORE, NoiseMonitor
+from headrace.planning import RecipeSource, parse_emulation
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.report._report import Report
 from headrace.profiling.subjects._folder import profile_folder
@@ -26,12 +27,10 @@ from headrace.profiling.subjects._settings import (
     FULL_SECONDS,
     QUICK_LATEST,
     QUICK_SECONDS,
-    Emulation,
-    RecipeLike,
     Settings,
     core_counts,
     limited_cores,
-    read_recipe,
+    read_batches,
     read_step,
     refuse,
 )
@@ -42,7 +41,7 @@ def profile(
     subject: Loader | Dataset | str | PathLike[str] | Iterable[Any],
     step: Callable[[Any], Any] | float | None = None,
     *,
-    recipe: RecipeLike | None = None,
+    recipe: RecipeSource | None = None,
     transform: Any = None,
     crop: int | None = None,
     batch_size: int | None = None,
@@ -58,7 +57,7 @@ def profile(
     """Measure what limits a training run, and what would make it faster.
 
     The loader runs alone, then with the trainer, and the trainer runs alone on one batch. For a dataset, a folder of
-    images and a `headrace.Loader`, every stage is measured alone too. After Ctrl-C the report has what was measured so
+    images and a `headrace.Loader`, every stage is measured too. After Ctrl-C the report has what was measured so
     far (`report.measurements.interrupted`), and names no bottleneck that was not measured.
 
     Args:
@@ -70,7 +69,7 @@ def profile(
         recipe: `loader.recipe`, or a JSON file with it.
         transform: As for `Loader`; by default a random crop of `crop` pixels, a flip, and normalization.
         crop: Side of that crop; 224 by default.
-        batch_size: 64 by default.
+        batch_size: Default: the recipe's, or 64.
         cold: Read from storage, not from memory: pages are dropped, or bypassed.
         cores: Numbers of cores to measure stages with; by default 1, 2, 4, … up to all.
         emulate: A slower machine, as in `storage=200MB/s,cores=2`.
@@ -89,10 +88,10 @@ def profile(
         raise ProfileError(f"seconds must be > 0; got {seconds}")
     if workdir is not None and not Path(workdir).is_dir():
         raise ProfileError(f"workdir must be a folder; {workdir} is not: create it, or omit workdir")
-    emulation = Emulation.parse(emulate)
+    emulated = parse_emulation(emulate or "")
     batches = {"recipe": recipe, "transform": transform, "crop": crop, "batch_size": batch_size}
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    with limited_cores(emulation.cores) as available:
+    with limited_cores(emulated.get("cores")) as available:
         schedule = Schedule(
             seconds or (QUICK_SECONDS if quick else FULL_SECONDS),
             progress,
@@ -105,7 +104,8 @@ def profile(
             cold=cold,
             cores=available,
             core_counts=core_counts(available, None if cores is None else tuple(cores)),
-            emulation=emulation,
+            storage_rate=emulated.get("storage_rate"),
+            emulated=emulate,
             quick=quick,
             # A PyTorch trainer has imported torch; a sleep accepts any batch.
             output="torch" if callable(step) and sys.modules.get("torch") is not None else "numpy",
@@ -128,7 +128,7 @@ def _measure(subject: Any, settings: Settings, schedule: Schedule, batches: dict
         path = Path(subject)
         subject = Dataset(path) if (path / "dataset.json").exists() else path
     if isinstance(subject, Dataset | Path):
-        options = read_recipe(**batches)
+        options = read_batches(**batches)
         if isinstance(subject, Path):
             found = profile_folder(subject, options, settings, schedule)
         else:
@@ -136,7 +136,7 @@ def _measure(subject: Any, settings: Settings, schedule: Schedule, batches: dict
                 found = profile_loader(loader, subject, settings, schedule)
         return replace(found, recipe=replace(found.recipe, options=options.cli_options))
     refuse(batches, "a loader", "it has its own; profile a dataset or a folder with it")
-    limit = settings.emulation.storage_rate
+    limit = settings.storage_rate
     if isinstance(subject, Loader):
         refuse({"emulated storage": limit}, "a loader", "profile its dataset instead")
         refuse({"cold": settings.cold}, "a loader", "pass direct_io=True to the loader")

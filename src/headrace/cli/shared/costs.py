@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +15,7 @@ from headrace.cli.shared.output import shown_bar
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from headrace.planning import Calibration, Machine, ProgressHook
+    from headrace.planning import KnownCosts, ProgressHook
     from headrace.profiling import Report
 
 PLAN = Path("plan.json")
@@ -37,62 +35,28 @@ DiskBudget = Annotated[
 Formats = Annotated[
     str | None, typer.Option(help="Consider only these formats, as in hri:fast,raw.", show_default="all lossless")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Measure fewer images and repeats; less exact.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Measure fewer images with fewer repeats: faster, and less exact.")
+]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCosts:
-    """Costs, machine and step of an earlier plan or report; None and 0 if they are not known."""
-
-    calibration: Calibration | None = None
-    machine: Machine | None = None
-    step: float = 0.0
-    report: Report | None = None
-
-
-def find_costs(calibration: Path | None, report: Path | None, source: str | None) -> KnownCosts:
+def find_costs(calibration: Path | None, report: Path | None, source: str | None) -> tuple[KnownCosts, Report | None]:
     """Read the costs of an earlier plan, calibration or report; without them a source is needed."""
-    from headrace import planning  # noqa: PLC0415 - brings the loader, which other verbs do not need
+    from headrace import planning, profiling  # noqa: PLC0415 - brings the loader, which other verbs do not need
 
     if calibration is not None and report is not None:
         raise typer.BadParameter("--calibration and --report both have costs: give one of them")
-    known, missing = KnownCosts(), ""
+    read = None if report is None else profiling.Report.load(report)
+    known = planning.KnownCosts() if read is None else read.costs
     if calibration is not None:
-        costs = planning.read_costs(calibration)
-        if isinstance(costs, planning.Plan):
-            known = KnownCosts(costs.calibration, costs.machine, costs.step)
-        else:
-            known = KnownCosts(costs)
-    elif report is not None:
-        known = _from_report(report, source)
-        missing = f"{report} has no costs of formats: its profile omitted them or ended early; "
+        known = planning.KnownCosts.read(calibration)
     if known.calibration is None and source is None:
+        missing = f"{report} has no costs of formats: its profile omitted them or ended early; " if read else ""
         raise typer.BadParameter(
             f"{missing}give a SOURCE_OR_DATASET to measure, or earlier measurements with --calibration plan.json "
             f"or --report"
         )
-    return known
-
-
-def _from_report(folder: Path, source: str | None) -> KnownCosts:
-    from headrace import planning, profiling  # noqa: PLC0415
-
-    report = profiling.Report.load(folder)
-    found = report.measurements
-    costs = None if found.calibration is None else planning.Calibration.from_json(found.calibration)
-    reads = [stage for stage in found.stages if stage.name == "read" and stage.n_bytes]
-    rates = [rate.rate * (stage.n_bytes or 0) for stage in reads for rate in stage.cold_rates]
-    trainer: Any = found.differential
-    machine = planning.find_machine(
-        source,
-        costs,
-        # If epochs read from memory, storage is no limit: the plan is for the run that the profile measured.
-        storage_rate=max(rates, default=None) if found.reads_from_storage else math.inf,
-        cores=found.machine.cores,
-        trainer_cores=0.0 if trainer is None or trainer.stated else trainer.trainer_cores or 0.0,
-    )
-    step = 0.0 if trainer is None else trainer.step_seconds or 0.0
-    return KnownCosts(costs, machine.replace(emulated=found.machine.emulated is not None), step, report)
+    return known, read
 
 
 def parse_formats(text: str | None) -> list[str] | None:

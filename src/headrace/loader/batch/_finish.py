@@ -73,7 +73,9 @@ class Finisher:
         started = time.perf_counter()
         for function in self._compiled.per_batch:
             batch = function(batch)
-        self.meters.callable_seconds += time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        self.meters.callable_seconds += seconds
+        self.meters.batch_seconds += seconds
         return batch
 
     def _moved(self, values: dict[str, Any], rows: Rows, epoch: int) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class BusySeconds:
     transform: float = 0.0
     """Declarative transforms."""
     callables: float = 0.0
-    """Python functions, per sample; part of `batch`."""
+    """Python functions, per sample and per batch; part of `batch`."""
     batch: float = 0.0
     transfer: float = 0.0
     """Copies to the device."""

@@ -169,7 +169,7 @@ def _stage_loads(stage: Stage, workers: int, cores: int, cold: bool) -> Iterable
 
 
 def _warm_rate(stage: Stage, workers: int, cores: int) -> float | None:
-    """Images per second of a stage alone; more workers than cores help only a stage that waits."""
+    """Images per second of a stage; more workers than cores help only a stage that waits."""
     if stage.place != "cores":
         return max((point.rate for point in stage.rates), default=None)
     if stage.name != "sample":
@@ -181,19 +181,15 @@ def _warm_rate(stage: Stage, workers: int, cores: int) -> float | None:
 
 
 def _rate_at(points: Sequence[Rate], workers: int) -> float | None:
-    """Interpolate a scaling curve linearly; beyond its last point, continue with the last slope."""
-    curve = sorted({point.cores: point.rate for point in points if point.rate > 0}.items())
-    if not curve:
+    """Interpolate a scaling curve from 0 linearly; beyond its last point, continue with the last slope."""
+    curve = sorted({0: 0.0, **{point.cores: point.rate for point in points if point.rate > 0}}.items())
+    if len(curve) == 1:
         return None
     wanted = max(workers, 1)
-    first_cores, first_rate = curve[0]
-    if wanted <= first_cores or len(curve) == 1:
-        return first_rate * wanted / max(first_cores, 1)
-    for (left, low), (right, high) in pairwise(curve):
-        if wanted <= right:
-            return low + (high - low) * (wanted - left) / (right - left)
-    (left, low), (right, high) = curve[-2:]
-    return high + max(0.0, (high - low) / (right - left)) * (wanted - right)
+    segments = list(pairwise(curve))
+    (left, low), (right, high) = next((each for each in segments if wanted <= each[1][0]), segments[-1])
+    slope = (high - low) / (right - left)
+    return high + (slope if wanted <= right else max(0.0, slope)) * (wanted - right)
 
 
 def _last_cores(points: Sequence[Rate]) -> int:

@@ -92,41 +92,24 @@ def _inferred_loads(stages: RunModel, loader: float, found: Differential, measur
 
 
 def _adjusted_to_run(run: RunModel, rates: Rates, rate: float, max_slowdown: float) -> RunModel:
-    """Make the slowest place as slow as the measured run, and no place slower.
+    """Make the slowest place as slow as the measured run, and no place slower; the trainer's step stays as measured.
 
     A loader that would need a larger slowdown than `max_slowdown` is not the cause: the difference is waiting.
     """
     seconds = 1 / rate
-    limited = _limited(run, seconds)
-    if max(limited.places.values()) >= seconds * (1 - _ROUNDING):
-        return limited
-    if rates.is_stalled is not False:
-        factor = _slowdown(limited, seconds)
-        if factor <= max_slowdown and math.isfinite(factor):
-            return limited.scaled(lambda load: 1.0 if load.stage == "step" else factor)
-    waiting = seconds - limited.places.get("trainer", 0.0)
-    return limited.plus([Load("wait", "trainer", waiting, "no stage alone explains it")])
+    step = sum(load.seconds for load in run.loads if _is_step(load))
+    fixed: dict[StagePlace, float] = {"trainer": step}
+    factors = {
+        place: max(0.0, seconds - fixed.get(place, 0.0)) / (total - fixed.get(place, 0.0))
+        for place, total in run.places.items()
+        if total > fixed.get(place, 0.0) * (1 + _ROUNDING)
+    }
+    slowdown = min(factors.values(), default=math.inf)
+    if slowdown <= 1 or (slowdown <= max_slowdown and math.isfinite(slowdown) and rates.is_stalled is not False):
+        # Faster than the stages allow: shorten each place that takes too long. Slower: the loader as a whole is slower.
+        return run.scaled(lambda load: 1.0 if _is_step(load) else min(factors[load.place], max(slowdown, 1.0)))
+    return run.plus([Load("wait", "trainer", seconds - run.places.get("trainer", 0.0), "no stage alone explains it")])
 
 
-def _limited(run: RunModel, seconds: float) -> RunModel:
-    """Shorten places that need more than `seconds` per image; the step on the trainer stays as measured."""
-    step = sum(load.seconds for load in run.loads if load.stage == "step" and load.place == "trainer")
-    places = run.places
-
-    def factor(load: Load) -> float:
-        if places[load.place] <= seconds or (load.stage == "step" and load.place == "trainer"):
-            return 1.0
-        fixed = step if load.place == "trainer" else 0.0
-        return max(0.0, seconds - fixed) / (places[load.place] - fixed)
-
-    return run.scaled(factor)
-
-
-def _slowdown(run: RunModel, seconds: float) -> float:
-    """How many times slower the loader must be so that its slowest place takes as long as the run."""
-    factors = []
-    for place, total in run.places.items():
-        step = sum(load.seconds for load in run.loads if load.place == place and load.stage == "step")
-        if total > step * (1 + _ROUNDING):
-            factors.append((seconds - step) / (total - step))
-    return min(factors, default=math.inf)
+def _is_step(load: Load) -> bool:
+    return load.stage == "step" and load.place == "trainer"

@@ -69,7 +69,7 @@ def next_step(measurements: Measurements, remedies: tuple[Remedy, ...], report: 
         return None
     first, path = remedies[0], source_path(measurements)
     options = run_options(measurements)
-    if first.kind in ("format", "device", "plan") and path is not None:
+    if first.kind in ("format", "plan") and path is not None:
         if report is not None and measurements.calibration is not None:
             return command_line("headrace", "plan", path, ("--report", report, "-o", "plan.json"))
         if options is not None:
@@ -261,7 +261,7 @@ def _cheaper_stage(measurements: Measurements, now: RunModel) -> Iterator[Remedy
     )
 
 
-_STORAGE_KINDS = {"records", "format", "device", "plan", "cache"}
+_STORAGE_KINDS = {"records", "format", "plan", "cache"}
 _STORAGE_STAGES = {"open", "read", "decode"}
 """Stages that depend on how the images are stored."""
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from headrace.planning import worth_its_size
+from headrace.planning import Cost, Machine, worth_its_size
 from headrace.planning.commands import command_line
 from headrace.profiling._measurements import CACHED_SHARE, FormatCost, Measurements
 from headrace.profiling.judging._model import Load, RunModel
@@ -45,27 +46,24 @@ def records(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
 
 
 def other_formats(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
-    """Offer the best format of each place; a larger one only if its speed is worth its size."""
-    for place in ("cpu", "device"):
-        costs = [cost for cost in measurements.formats if cost.place == place and _is_allowed(cost, measurements)]
-        rates = [min(format_rate(cost, measurements, now), now.trainer_ceiling) for cost in costs]
-        chosen = worth_its_size([(rate, cost.stored_bytes) for rate, cost in zip(rates, costs, strict=True)])
-        if chosen is None:
-            continue
-        best = costs[chosen]
-        # Images already in this format are copied: encoding a lossy image again would lose more.
-        kept = not best.lossless or set(measurements.source.formats) == {best.format}
-        title = f"keep the images as {best.format}, in records" if kept else f"store the images as {best.format}"
-        yield make_remedy(
-            "device" if place == "device" else "format",
-            title + (", and decode them on the device" if place == "device" else ""),
-            rates[chosen],
-            now=now,
-            command=build_command(measurements, "--format", "keep" if kept else best.format),
-            code='device="cuda", decode="device"' if place == "device" else "",
-            why=f"a sample takes {seconds_text(best.cpu_seconds)} of a core, reads {bytes_text(best.read_bytes)} "
-            f"and is stored in {bytes_text(best.stored_bytes)}",
-        )
+    """Offer the best format; a larger one only if its speed is worth its size."""
+    costs = [cost for cost in measurements.formats if _is_allowed(cost, measurements)]
+    rates = [min(format_rate(cost, measurements, now), now.trainer_ceiling) for cost in costs]
+    chosen = worth_its_size([(rate, cost.stored_bytes) for rate, cost in zip(rates, costs, strict=True)])
+    if chosen is None:
+        return
+    best = costs[chosen]
+    # Images already in this format are copied: encoding a lossy image again would lose more.
+    kept = not best.lossless or set(measurements.source.formats) == {best.format}
+    yield make_remedy(
+        "format",
+        f"keep the images as {best.format}, in records" if kept else f"store the images as {best.format}",
+        rates[chosen],
+        now=now,
+        command=build_command(measurements, "--format", "keep" if kept else best.format),
+        why=f"a sample takes {seconds_text(best.cpu_seconds)} of a core, reads {bytes_text(best.read_bytes)} "
+        f"and is stored in {bytes_text(best.stored_bytes)}",
+    )
 
 
 def mix_of_formats(measurements: Measurements, now: RunModel) -> Iterator[Remedy]:
@@ -118,16 +116,15 @@ def mix_rate(measurements: Measurements, now: RunModel) -> float | None:
 
 def _rate_with(parts: list[tuple[float, FormatCost]], measurements: Measurements, now: RunModel) -> float:
     """Replace the costs of today's samples by a weighted mean of costs."""
-    cpu_seconds = sum(share * _crowded(cost) for share, cost in parts)
-    read_bytes = sum(share * cost.read_bytes for share, cost in parts)
-    stored_bytes = sum(share * cost.stored_bytes for share, cost in parts)
+    cost = Cost.mean(parts)
+    cpu_seconds = _cpu_seconds(cost, measurements) * _correction(measurements, now)
     loads = [
-        Load("decode", "cores", cpu_seconds * _correction(measurements, now) / measurements.used_cores),
-        Load("decode", "trainer", sum(share * cost.device_seconds for share, cost in parts)),
+        Load("decode", "cores", cpu_seconds / measurements.used_cores),
+        Load("decode", "trainer", sum(share * each.device_seconds for share, each in parts)),
     ]
     bandwidth = storage_bandwidth(measurements)
-    if bandwidth and (measurements.reads_from_storage or _outgrows_memory(measurements, stored_bytes)):
-        loads.append(Load("read", "storage", read_bytes / bandwidth))
+    if bandwidth and (measurements.reads_from_storage or _outgrows_memory(measurements, cost.stored_bytes)):
+        loads.append(Load("read", "storage", cost.read_bytes / bandwidth))
     return _without_samples(measurements, now).plus(loads).rate
 
 
@@ -153,9 +150,10 @@ def _correction(measurements: Measurements, now: RunModel) -> float:
     """
     own = None if measurements.source.kind == "folder" else _own_cost(measurements)
     measured = sum(load.seconds for load in now.loads if load.place == "cores" and load.stage != "step")
-    if own is None or not _crowded(own) or not measured or any(load.waits or load.inferred for load in now.loads):
+    calibrated = 0.0 if own is None else _cpu_seconds(own, measurements)
+    if not calibrated or not measured or any(load.waits or load.inferred for load in now.loads):
         return 1.0
-    return min(max(measured * measurements.used_cores / _crowded(own), 1 / _MAX_CORRECTION), _MAX_CORRECTION)
+    return min(max(measured * measurements.used_cores / calibrated, 1 / _MAX_CORRECTION), _MAX_CORRECTION)
 
 
 def _own_cost(measurements: Measurements) -> FormatCost | None:
@@ -166,8 +164,8 @@ def _own_cost(measurements: Measurements) -> FormatCost | None:
     return next((cost for cost in measurements.formats if cost.place == "cpu" and cost.format in shares), None)
 
 
-def _crowded(cost: FormatCost) -> float:
-    return cost.cpu_seconds if cost.cpu_seconds_crowded is None else cost.cpu_seconds_crowded
+def _cpu_seconds(cost: Cost, measurements: Measurements) -> float:
+    return cost.cpu_at(measurements.used_cores, measurements.machine.cores)
 
 
 def _outgrows_memory(measurements: Measurements, stored_bytes: float) -> bool:
@@ -184,9 +182,21 @@ def storage_bandwidth(measurements: Measurements) -> float | None:
     return None
 
 
+def run_machine(measurements: Measurements) -> Machine:
+    """Return the capacities that the run has. Storage has no limit if epochs read from memory, or if it is unknown."""
+    found, facts = measurements.differential, measurements.machine
+    busy = 0.0 if found is None or found.stated else found.trainer_cores or 0.0
+    bandwidth = storage_bandwidth(measurements) if measurements.reads_from_storage else None
+    return Machine(
+        storage_rate=bandwidth or math.inf,
+        cores=facts.cores,
+        trainer_cores=min(busy, facts.cores - 0.5),
+        emulated=facts.emulated is not None,
+    )
+
+
 def _is_allowed(cost: FormatCost, measurements: Measurements) -> bool:
     """Exclude the format that the dataset has already, and formats that would lose information."""
     shares = measurements.source.formats
-    if measurements.source.kind != "folder" and set(shares) == {cost.format} and cost.place == "cpu":
-        return False
-    return cost.lossless or cost.format in shares
+    is_own = measurements.source.kind != "folder" and set(shares) == {cost.format}
+    return cost.place == "cpu" and not is_own and (cost.lossless or cost.format in shares)

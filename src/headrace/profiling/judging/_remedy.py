@@ -10,7 +10,7 @@ from headrace.planning.commands import command_line, usual_dataset_path
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._model import RunModel
 
-RemedyKind = Literal["records", "format", "device", "plan", "workers", "cores", "cache", "offload", "collate", "stage"]
+RemedyKind = Literal["records", "format", "plan", "workers", "cores", "cache", "offload", "collate", "stage"]
 
 MIN_GAIN = 1.03
 """Predictions are not exact enough for a smaller gain."""

@@ -85,10 +85,14 @@ def judge(measurements: Measurements) -> Verdict:
     """Return the verdict on what was measured."""
     model, rates = model_run(measurements), rates_of(measurements)
     loader = model.without("step").without("wait")
-    if not loader.loads or (measurements.missing and not _is_trainer_bound(rates)):
+    if not loader.loads:
         return _no_verdict(measurements, rates)
     slow = _slow_places(model, loader, rates)
     kind = _kind(model, rates, slow)
+    # The three rates alone show that the trainer is the limit, whatever the stages are.
+    is_sure = kind == "trainer" and rates.loader is not None and rates.is_stalled is False
+    if measurements.missing and not is_sure:
+        return _no_verdict(measurements, rates)
     bottleneck = model.bottleneck
     if kind == "trainer" and rates.trainer:
         bottleneck = Load("step", "trainer", 1 / rates.trainer)
@@ -115,13 +119,6 @@ def judge(measurements: Measurements) -> Verdict:
     )
     sentence = {"trainer": _trainer_sentence, "balanced": _balanced_sentence, "stage": _stage_sentence}[kind]
     return replace(verdict, sentence=sentence(verdict, measurements.workers))
-
-
-def _is_trainer_bound(rates: Rates) -> bool:
-    """Whether the three rates alone show that the trainer is the limit, whatever the stages are."""
-    if rates.trainer is None or rates.loader is None or rates.is_stalled is not False:
-        return False
-    return rates.loader * SIMILAR >= rates.trainer
 
 
 def _slow_places(model: RunModel, loader: RunModel, rates: Rates) -> tuple[StagePlace, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings in SVG, and the smaller charts: bars, shares of a total, speed-up by cores.
+"""Drawings in SVG, and the smaller charts: bars, and speed-up by cores.
 
 A drawing has CSS classes instead of colors, fonts and ids, so that it follows the page's light or dark scheme and
 several fit on one page. Lengths are in pixels. All text is escaped.
@@ -123,24 +123,6 @@ def bar_chart(bars: Sequence[Bar], width: float, label: str, *, line: tuple[str,
     if line:
         drawing.line(0, 9, 14, 9, "tick")
         drawing.text(20, 13, f"{line[0]} {number_text(line[1])}", "muted")
-    return drawing.render()
-
-
-def share_chart(parts: Mapping[str, float], texts: Mapping[str, str], width: float, label: str) -> str:
-    """Draw one bar divided into parts, and a legend with the text of each part."""
-    total = sum(parts.values()) or 1.0
-    shown = [name for name, value in parts.items() if value > 0]
-    drawing = Drawing(width, 40 + 22 * len(shown), label)
-    x = 0.0
-    for number, name in enumerate(shown):
-        length = width * parts[name] / total
-        kind = f"part part-{number % 6}"
-        drawing.rect(x, 2, max(length - 1.5, 0.8), 26, kind, tip=f"{name}: {texts[name]}")
-        y = 40 + 22 * number
-        drawing.rect(0, y, 12, 12, kind)
-        drawing.text(20, y + 11, shortened(name, width - 150), "stage")
-        drawing.text(width, y + 11, f"{texts[name]}, {percent_text(parts[name] / total)}", "value", anchor="end")
-        x += length
     return drawing.render()
 
 

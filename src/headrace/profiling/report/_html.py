@@ -20,14 +20,14 @@ from headrace.profiling.judging._reconcile import model_run
 from headrace.profiling.judging._remedies_stored import mix_rate, rated_formats
 from headrace.profiling.judging._verdict import STAGE_WORDS, Verdict
 from headrace.profiling.report import _summary
-from headrace.profiling.report._charts import Bar, bar_chart, scaling_chart, share_chart
+from headrace.profiling.report._charts import Bar, bar_chart, scaling_chart
 from headrace.profiling.report._pipeline_chart import pipeline_chart
-from headrace.profiling.report._summary import energy_parts, overall_rates, stage_rows
+from headrace.profiling.report._summary import overall_rates, stage_rows
 from headrace.terminal import printable
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _FULL, _HALF, _NARROW = 1052.0, 492.0, 340.0
-_CHARTS = ("pipeline", "stall", "wait", "scaling", "records", "formats", "energy")
+_CHARTS = ("pipeline", "stall", "scaling", "records", "formats")
 
 _HEADLINES = {"trainer": "The trainer is the limit", "balanced": "Balanced", "unknown": "No verdict"}
 
@@ -111,14 +111,6 @@ def _charts(measurements: Measurements, verdict: Verdict) -> Iterator[tuple[str,
     curves = dict(_curves(measurements))
     if curves:
         yield "scaling", _chart(lambda width: scaling_chart(curves, width), _HALF)
-    if verdict.stall is not None:
-        times = {"training": 1 - verdict.stall, "waiting for data": verdict.stall}
-        words = {"training": "busy", "waiting for data": "stalled"}
-        yield "wait", _chart(lambda width: share_chart(times, words, width, "Share of the trainer's time"), _HALF)
-    parts = energy_parts(measurements)
-    if parts:
-        joules = {name: units.joules_text(value) for name, value in parts.items()}
-        yield "energy", _chart(lambda width: share_chart(parts, joules, width, "Energy per image"), _HALF)
 
 
 def _chart(draw: Callable[[float], str], wide: float) -> Chart:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from rich.console import Console
 from headrace.documents import DocumentReader, to_json
 from headrace.errors import InvalidReport, MissingExtra
 from headrace.files import write_atomic
+from headrace.planning import Calibration, KnownCosts
 from headrace.profiling._measurements import Measurements
 from headrace.profiling.judging._remedies import next_step
+from headrace.profiling.judging._remedies_stored import run_machine
 from headrace.profiling.judging._verdict import Verdict, judge
 from headrace.profiling.report._text import render_text
 
@@ -69,6 +72,19 @@ class Report:
             raise InvalidReport(f"{file}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidReport(f"a report must be a JSON file; {file}: {error}") from None
+
+    @property
+    def costs(self) -> KnownCosts:
+        """What a plan needs: costs, the machine as the run used it, and the step. ValueError if they are not valid."""
+        found = self.measurements
+        machine = run_machine(found)
+        # If the storage that the run read from was not measured, the plan measures it.
+        is_known = not found.reads_from_storage or math.isfinite(machine.storage_rate)
+        return KnownCosts(
+            None if found.calibration is None else Calibration.from_json(found.calibration),
+            machine if is_known else None,
+            found.differential.step_seconds if found.differential else None,
+        )
 
     @staticmethod
     def require_extras() -> None:

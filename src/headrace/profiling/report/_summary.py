@@ -15,7 +15,6 @@ from headrace.units import bytes_text, cores_text, number_text, percent_text, ra
 
 _ORDER = ("open", "read", "decode", "transform", "sample", "batch", "transfer", "step", "wait")
 _TITLES = {"sample": "make a sample", "step": "training step", "wait": "wait for data"}
-OTHER_ENERGY = "rest of the loader"
 
 
 def as_sentence(words: str) -> str:
@@ -119,8 +118,8 @@ def overall_rates(measurements: Measurements, verdict: Verdict) -> Iterator[tupl
 def method_notes(measurements: Measurements, verdict: Verdict) -> Iterator[str]:
     """Yield how it was measured, one sentence each."""
     yield (
-        "Every stage was measured alone, with its input in memory. Stages in one place take turns, so their times add "
-        "up; places work at the same time, so the slowest sets the rate. The verdict is arithmetic on these numbers."
+        "Every stage was measured with its input in memory. Stages in one place take turns, so their times add up; "
+        "places work at the same time, so the slowest sets the rate. The verdict is arithmetic on these numbers."
     )
     alone = stage_model(measurements).rate
     if verdict.kind != "unknown" and verdict.rate and math.isfinite(alone):
@@ -134,25 +133,3 @@ def method_notes(measurements: Measurements, verdict: Verdict) -> Iterator[str]:
     when = f", {measurements.started}" if measurements.started else ""
     if took or by or when:
         yield f"Measured{by}{took}{when}."
-
-
-def energy_parts(measurements: Measurements) -> dict[str, float]:
-    """Return an estimated energy per image by stage, in joules; the parts add up to it. Empty if it was counted.
-
-    The energy is divided by the CPU time of each stage alone. What the loader needs beyond its stages is a part of its
-    own; stages that need more alone than in the loader are scaled down.
-    """
-    energy = measurements.energy
-    if energy is None or not energy.estimated or not energy.watts:
-        return {}
-    parts: dict[str, float] = {}
-    for stage in measurements.stages:
-        if stage.cpu_seconds:
-            parts[stage.name] = parts.get(stage.name, 0.0) + stage.cpu_seconds * energy.watts
-    total = sum(parts.values())
-    if not total:
-        return {}
-    if total > energy.joules:
-        return {name: joules * (energy.joules / total) for name, joules in parts.items()}
-    rest = energy.joules - total
-    return {**parts, OTHER_ENERGY: rest} if rest > 0.005 * energy.joules else parts

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurements of a profile: each stage alone; a loader and a trainer, alone and together."""
+"""The measurements of a profile: a loader and a trainer, alone and together; each stage."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A loader of plain files as one would write it by hand with Python threads: open, read, decode, transform, stack.
 
-It is what the profile measures for a folder of images. The stages after reading are here too, each measured alone.
+It is what the profile measures for a folder of images.
 """
 
 from __future__ import annotations
@@ -9,28 +9,23 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from headrace import formats
 from headrace.errors import HeadraceError, ProfileError
 from headrace.loader.batch.output import make_output
-from headrace.measuring import ImageSample, scaling_of, timed
-from headrace.profiling._measurements import Rate, Stage
-from headrace.profiling.stages._loader_stages import describe_transforms
+from headrace.profiling._measurements import Rate, Stage, StageName
 from headrace.transforms import Compiled
 
 BATCHES_AHEAD = 2
 LOAD_ERRORS = (HeadraceError, OSError)
 """What loading a damaged or missing file raises."""
-MAX_PIXEL_BYTES = 256 << 20
-"""Decoded images that are kept for measuring transforms."""
 
 
 class StorageThrottle:
@@ -56,11 +51,33 @@ class StorageThrottle:
 
 @dataclass(frozen=True, slots=True)
 class RawSample:
-    """An encoded image in a file or in a part of one."""
+    """An encoded image."""
 
     name: str
-    read: Callable[[], bytes]
+    source: str | Callable[[], bytes]
+    """The path of its file, or a function that reads it."""
     label: int | None = None
+
+
+class _Laps:
+    """Divides the time of one thread among stages.
+
+    It counts CPU time: a thread that returns from a system call waits for the GIL, which would count for opening files.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[StageName, float] = defaultdict(float)
+        self._last = time.thread_time(), time.perf_counter()
+
+    def end(self, stage: StageName, *, waits: bool = False) -> None:
+        """Count the time since the last call for this stage: the elapsed time if it may wait on purpose."""
+        now = time.thread_time(), time.perf_counter()
+        self.seconds[stage] += now[waits] - self._last[waits]
+        self._last = now
+
+
+_Loaded: TypeAlias = tuple[Any, _Laps]
+"""A sample, or None if it cannot be loaded, and what it took."""
 
 
 class RawLoader:
@@ -87,6 +104,9 @@ class RawLoader:
         self._throttle, self._max_batch_seconds, self._before_epoch = throttle, max_batch_seconds, before_epoch
         self._epoch = -1
         self.failures: dict[str, Exception] = {}
+        self.busy_seconds: dict[StageName, float] = defaultdict(float)
+        """Of all threads, for the samples in `loaded`: CPU time, but elapsed time for functions and batches."""
+        self.loaded = 0
 
     def __len__(self) -> int:
         return (len(self._samples) + self.batch_size - 1) // self.batch_size
@@ -100,19 +120,28 @@ class RawLoader:
             [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
         )
 
+    def thread_stages(self) -> list[Stage]:
+        """Return the stage of the iterating thread: it makes batches of samples."""
+        seconds = self.busy_seconds["batch"]
+        rates = (Rate(cores=1, rate=self.loaded / seconds),) if seconds else ()
+        return [Stage(name="batch", place="trainer", rates=rates, detail="stack")]
+
     def _batches(self, batches: list[list[int]]) -> Iterator[Any]:
         pool, stop = ThreadPoolExecutor(self._workers, thread_name_prefix="headrace-raw"), threading.Event()
-        waiting, ahead, given = iter(batches), deque[list[Future[Any]]](), 0
+        waiting, ahead, given = iter(batches), deque[list[Future[_Loaded]]](), 0
         try:
             while True:
                 while len(ahead) < BATCHES_AHEAD and (numbers := next(waiting, None)) is not None:
                     ahead.append([pool.submit(self._sample, number, stop) for number in numbers])
                 if not ahead:
                     break
-                loaded = [sample for sample in self._ready(ahead) if sample is not None]
-                if loaded:
+                samples = list(self._ready(ahead))
+                if samples:
                     given += 1
-                    yield self._finished(loaded)
+                    started = time.perf_counter()
+                    batch = self._batch(samples)
+                    self.busy_seconds["batch"] += time.perf_counter() - started
+                    yield batch
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -120,30 +149,39 @@ class RawLoader:
             name, error = next(iter(self.failures.items()))
             raise ProfileError(f"none of the {len(self.failures)} files can be loaded; {name}: {error}")
 
-    def _ready(self, ahead: deque[list[Future[Any]]]) -> Iterator[Any]:
+    def _ready(self, ahead: deque[list[Future[_Loaded]]]) -> Iterator[Any]:
         """Wait for the samples of the next batch; late ones move to the batch after it."""
         waiting, end = ahead.popleft(), time.perf_counter() + self._max_batch_seconds
         for position, future in enumerate(waiting):
             if position and time.perf_counter() > end:
                 ahead.appendleft(waiting[position:])
                 return
-            yield future.result()
+            sample, laps = future.result()
+            if sample is not None:
+                self.loaded += 1
+                for stage, seconds in laps.seconds.items():
+                    self.busy_seconds[stage] += seconds
+                yield sample
 
-    def _sample(self, number: int, stop: threading.Event) -> Any:
-        """Make one sample; None if it cannot be loaded."""
-        sample = self._samples[number]
+    def _sample(self, number: int, stop: threading.Event) -> _Loaded:
+        """Make one sample."""
+        sample, compiled, laps = self._samples[number], self._compiled, _Laps()
         try:
-            content = sample.read()
+            content = _read(sample.source, laps)
             if self._throttle is not None:
                 self._throttle.take(len(content), stop)
-            image = _decoded(content, self._compiled)
+            # All of the image is decoded: the crop is not known yet.
+            image = formats.decode(content, color="keep" if compiled.color == "keep" else "RGB")
         except LOAD_ERRORS as error:
             self.failures[sample.name] = error
-            return None
+            return None, laps
+        laps.end("decode")
         fields = {} if sample.label is None else {"label": np.int64(sample.label)}
-        return _transformed(image, self._compiled, number, self._epoch, fields)
+        made = _transformed(image, compiled, number, self._epoch, fields)
+        laps.end("transform", waits=bool(compiled.per_sample))
+        return made, laps
 
-    def _finished(self, samples: list[Any]) -> Any:
+    def _batch(self, samples: list[Any]) -> Any:
         batch = _stacked(samples)
         for function in self._compiled.per_batch:
             batch = function(batch)
@@ -152,19 +190,23 @@ class RawLoader:
         return {name: self._tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
 
 
-def _decoded(content: bytes, compiled: Compiled) -> Any:
-    """Decode all of an image: the crop is not known yet."""
-    return formats.decode(content, color="keep" if compiled.color == "keep" else "RGB")
+def _read(source: str | Callable[[], bytes], laps: _Laps) -> bytes:
+    if not isinstance(source, str):
+        content = source()
+    else:
+        with open(source, "rb", buffering=0) as file:  # noqa: PTH123 - as fast as opening a file can be
+            laps.end("open")
+            content = file.read()
+    laps.end("read")
+    return content
 
 
-def _transformed(
-    image: Any, compiled: Compiled, number: int, epoch: int = 0, fields: Mapping[str, Any] | None = None
-) -> Any:
+def _transformed(image: Any, compiled: Compiled, number: int, epoch: int, fields: Mapping[str, Any]) -> Any:
     """Apply the declarative transforms, then the user's functions."""
     pixels: list[Any] = [
         compiled.image.apply(image, seed=0, epoch=epoch, sample=number, view=view) for view in range(compiled.views)
     ]
-    sample: Any = {"image": pixels[0] if len(pixels) == 1 else np.stack(pixels), **(fields or {})}
+    sample: Any = {"image": pixels[0] if len(pixels) == 1 else np.stack(pixels), **fields}
     for function in compiled.per_sample:
         sample = function(sample)
     return sample
@@ -181,47 +223,3 @@ def _stacked(samples: Sequence[Any]) -> Any:
         same = isinstance(value, np.ndarray | np.generic) and len({item.shape for item in column}) == 1
         batch[name] = np.stack(column) if same else column
     return batch
-
-
-def decode_stage(images: ImageSample, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
-    """Measure decoding of complete images."""
-
-    def decode(number: int) -> None:
-        with suppress(*LOAD_ERRORS):  # a damaged file costs the same here as in an epoch
-            _decoded(images.contents[number], compiled)
-
-    rates, cpu = scaling_of(decode, len(images), cores=cores, seconds=seconds)
-    detail = ", ".join(images.formats)
-    return Stage(name="decode", rates=rates, cpu_seconds=cpu, n_bytes=images.pixel_bytes, detail=detail)
-
-
-def transform_stage(images: ImageSample, compiled: Compiled, *, cores: Sequence[int], seconds: float) -> Stage:
-    """Measure the transforms on decoded images, including the user's functions."""
-    pixels = _some_pixels(images, compiled)
-    rates, cpu = scaling_of(
-        lambda number: _transformed(pixels[number], compiled, number), len(pixels), cores=cores, seconds=seconds
-    )
-    detail = ", ".join(describe_transforms(compiled)) or "copy"
-    return Stage(name="transform", rates=rates, cpu_seconds=cpu, detail=detail)
-
-
-def batch_stage(images: ImageSample, compiled: Compiled, *, batch_size: int, seconds: float) -> Stage:
-    """Measure stacking of samples, which the trainer's own thread does."""
-    pixels = _some_pixels(images, compiled)[:batch_size]
-    samples = [_transformed(image, compiled, number) for number, image in enumerate(pixels)]
-    batch = [samples[number % len(samples)] for number in range(batch_size)]
-    timing = timed(lambda _: _stacked(batch), 1, seconds=seconds)
-    rates, cpu = (Rate(cores=1, rate=timing.rate * batch_size),), timing.cpu_seconds / batch_size
-    return Stage(name="batch", place="trainer", rates=rates, cpu_seconds=cpu, detail="stack")
-
-
-def _some_pixels(images: ImageSample, compiled: Compiled) -> list[Any]:
-    pixels: list[Any] = []
-    n_bytes = 0
-    for content in images.contents:
-        with suppress(*LOAD_ERRORS):
-            pixels.append(_decoded(content, compiled))
-            n_bytes += pixels[-1].nbytes
-        if n_bytes >= MAX_PIXEL_BYTES:
-            break
-    return pixels

@@ -88,6 +88,10 @@ class TimedRun:
         return [sum(images for _, images in part) / max(sum(seconds for seconds, _ in part), 1e-9) for part in full]
 
     @property
+    def cpu_seconds_per_image(self) -> float:
+        return self.cost.cpu_seconds / max(1, self.total_images)
+
+    @property
     def cores(self) -> float | None:
         """Mean number of busy cores."""
         return self.cost.cpu_seconds / self.cost.seconds if self.cost.seconds > 0 else None
@@ -130,7 +134,7 @@ def _run_epoch(loader: Iterable[Any], run: TimedRun, step: Step | None, deadline
             given += 1
             is_warm_up = deadlines.is_warm_up(given, warm_up, time.perf_counter())
             if is_warm_up and step is not None:
-                _synchronize()  # so that the next batch is not charged with this one
+                _synchronize()  # otherwise the GPU's work on this batch would count for the next one
             now, cpu = time.perf_counter(), time.thread_time()
             images = count_images(batch, loader)
             run.count(batch, images)
@@ -158,7 +162,7 @@ def _run_epoch(loader: Iterable[Any], run: TimedRun, step: Step | None, deadline
 def run_trainer(step: Step, batch: Any, images: int, *, seconds: float) -> TimedRun:
     """Train on the same batch for about `seconds`."""
     run, deadlines = TimedRun(batch=batch), _Deadlines(seconds)
-    # Waiting for a GPU after every step would leave it idle in between, and show more than a step.
+    # Waiting for the GPU after every step would leave it idle in between: the step would look slower than it is.
     steps = MIN_BATCHES if _uses_gpu() else 1
     given = 0
     while given == 0 or deadlines.is_warm_up(given + 1, range(1, WARM_UP_BATCHES), time.perf_counter()):
@@ -224,12 +228,14 @@ def count_images(batch: Any, loader: Any = None) -> int:
     """Return how many images a batch has.
 
     A list may hold images or columns, and the first axis of an array may be that of one image. If the loader has a
-    batch size, the answer is the largest length on the way to the first array that does not exceed it.
+    batch size, the answer is the largest length on the way to the first array that does not exceed it. Otherwise the
+    outermost list holds columns, unless it holds dicts.
     """
-    batch_size = getattr(loader, "batch_size", None)
-    if not isinstance(batch_size, int) or batch_size < 1:
-        return _first_length(batch) or 1
-    return max((length for length in _lengths(batch) if 0 < length <= batch_size), default=batch_size)
+    batch_size, lengths = getattr(loader, "batch_size", None), list(_lengths(batch))
+    if isinstance(batch_size, int) and batch_size >= 1:
+        return max((length for length in lengths if 0 < length <= batch_size), default=batch_size)
+    has_columns = isinstance(batch, list | tuple) and not (batch and isinstance(batch[0], dict))
+    return next(iter(lengths[has_columns:]), 0) or 1
 
 
 def _lengths(batch: Any) -> Iterator[int]:
@@ -237,23 +243,11 @@ def _lengths(batch: Any) -> Iterator[int]:
     shape = getattr(batch, "shape", None)
     if shape is not None:
         yield from map(int, shape[:1])
-    elif isinstance(batch, dict):
-        yield from _lengths(next(_columns(batch), None))
-    elif isinstance(batch, list | tuple) and batch:
-        yield len(batch)
-        yield from _lengths(batch[0])
-
-
-def _first_length(batch: Any) -> int | None:
-    shape = getattr(batch, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else None
-    if not isinstance(batch, dict | list | tuple):
-        return None
-    if isinstance(batch, list | tuple) and batch and isinstance(batch[0], dict):
-        return len(batch)  # a list of samples
-    lengths = (len(column) if isinstance(column, list) else _first_length(column) for column in _columns(batch))
-    return next((length for length in lengths if length is not None), None)
+    elif isinstance(batch, dict | list | tuple):
+        if not isinstance(batch, dict):
+            yield len(batch)
+        inner = (list(_lengths(column)) for column in _columns(batch))
+        yield from next((lengths for lengths in inner if lengths), [])
 
 
 def _columns(batch: Any) -> Iterator[Any]:

@@ -11,13 +11,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+from headrace.measuring import Timing, timed
 from headrace.planning.commands import new_dataset_path
 from headrace.profiling._measurements import Measurements, ProfiledSource, Rate, RecipeSummary, Stage, StageName
-from headrace.profiling.stages._loader_stages import shallow_copy
+from headrace.profiling.stages._loader_stages import function_name
 from headrace.profiling.subjects._phases import training_phases
 from headrace.profiling.subjects._schedule import Findings, Phase, Schedule
 from headrace.profiling.subjects._settings import Settings, describe_machine
@@ -71,65 +72,50 @@ def _describe_recipe(loader: Any) -> RecipeSummary:
     return RecipeSummary(
         batch_size=batch_size if isinstance(batch_size, int) else None,
         workers=workers if isinstance(workers, int) else None,
-        transforms=tuple(_function_name(value) for _, _, value in _transforms_of(loader.dataset)[:1]),
+        transforms=tuple(function_name(value) for _, _, value in _transforms_of(loader.dataset)[:1]),
     )
 
 
 class _CallTimer:
-    """Calls a function and records the elapsed and the CPU time of each call."""
+    """Calls a function, and sums the elapsed and the CPU time of the calls."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._times: list[tuple[float, float]] = []
+        self.seconds = self.cpu_seconds = 0.0
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         begun, cpu = time.perf_counter(), time.thread_time()
         try:
             return self._function(*args, **options)
         finally:
-            self._times.append((time.perf_counter() - begun, time.thread_time() - cpu))
+            self.seconds += time.perf_counter() - begun
+            self.cpu_seconds += time.thread_time() - cpu
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
 
-    @property
-    def calls(self) -> int:
-        return len(self._times)
-
-    @property
-    def seconds(self) -> float:
-        """Median over the calls, so that an interruption does not count."""
-        return median(seconds for seconds, _ in self._times) if self._times else 0.0
-
-    @property
-    def cpu_seconds(self) -> float:
-        return median(cpu for _, cpu in self._times) if self._times else 0.0
-
 
 def _measure_stages(loader: Any, *, batch_size: int, seconds: float) -> tuple[list[Stage], list[str]]:
     """Measure what makes samples and what makes batches of them; also return notes about what failed."""
-    fetched = _fetch(loader.dataset, seconds * 0.7)
+    dataset, workers, collate = loader.dataset, loader.num_workers, loader.collate_fn
+    fetched = _fetch(dataset, seconds * 0.7)
     if fetched is None:
         return [], ["the loader's dataset does not return single samples: its stages were not measured"]
-    samples, total, transform, transform_name = fetched
-    workers = loader.num_workers
-    # Some datasets call the transform more than once per sample.
-    calls = transform.calls / total.calls if transform else 0.0
-    inner, inner_cpu = (transform.seconds * calls, transform.cpu_seconds * calls) if transform else (0.0, 0.0)
-    # The cost of a stopwatch must not make the time of a stage negative.
+    samples, total, transform, name = fetched
+    inner, inner_cpu = (transform.seconds, transform.cpu_seconds) if transform else (0.0, 0.0)
+    # Timers take time themselves, so the difference may be slightly negative.
     rest, rest_cpu = max(0.0, total.seconds - inner), max(0.0, total.cpu_seconds - inner_cpu)
-    stages = [_stage("sample", workers, rest, rest_cpu, type(_innermost(loader.dataset)).__name__)]
-    if calls:
-        stages.append(_stage("transform", workers, inner, inner_cpu, transform_name))
-    collate = loader.collate_fn
+    count = len(samples)
+    stages = [_stage("sample", workers, rest / count, rest_cpu / count, type(_innermost(dataset)).__name__)]
+    if inner:
+        stages.append(_stage("transform", workers, inner / count, inner_cpu / count, name))
     if not callable(collate):
         return stages, []
-    timer = _time_collate(collate, samples, batch_size, seconds * 0.3)
-    if timer is None:
+    timing = _time_collate(collate, samples, batch_size, seconds * 0.3)
+    if timing is None:
         return stages, ["the loader's collate_fn could not be called alone"]
-    each, each_cpu = timer.seconds / batch_size, timer.cpu_seconds / batch_size
-    name = getattr(collate, "__qualname__", type(collate).__name__)
-    return [*stages, _stage("batch", workers, each, each_cpu, name)], []
+    each, each_cpu = 1 / timing.rate / batch_size, timing.cpu_seconds / batch_size
+    return [*stages, _stage("batch", workers, each, each_cpu, function_name(collate))], []
 
 
 def _fetch(dataset: Any, seconds: float) -> tuple[list[Any], _CallTimer, _CallTimer | None, str | None] | None:
@@ -166,7 +152,7 @@ def _timed_transforms(dataset: Any) -> Iterator[list[tuple[_CallTimer, str]]]:
             except Exception:  # noqa: BLE001, S112 - read-only attribute: its time counts as part of the sample
                 continue
             restore.callback(setattr, owner, attribute, value)
-            timers.append((timer, _function_name(value)))
+            timers.append((timer, function_name(value)))
         yield timers
 
 
@@ -189,17 +175,17 @@ def _innermost(dataset: Any) -> Any:
 
 def _time_collate(
     function: Callable[[list[Any]], Any], samples: list[Any], batch_size: int, seconds: float
-) -> _CallTimer | None:
+) -> Timing | None:
+    """Measure calls with a batch; None if one fails. The function may change its samples: each call gets copies."""
     batch = [samples[number % len(samples)] for number in range(batch_size)]
-    timer = _CallTimer(function)
+
+    def call(_: int) -> None:
+        function([copy(sample) if isinstance(sample, dict | list) else sample for sample in batch])
+
     try:
-        function(list(map(shallow_copy, batch)))
-        end = time.perf_counter() + seconds
-        while timer.calls == 0 or time.perf_counter() < end:
-            timer(list(map(shallow_copy, batch)))
+        return timed(call, 1, seconds=seconds)
     except Exception:  # noqa: BLE001 - a user's function may raise anything
         return None
-    return timer
 
 
 def _stage(name: StageName, workers: int, seconds: float, cpu: float, detail: str | None) -> Stage:
@@ -209,11 +195,3 @@ def _stage(name: StageName, workers: int, seconds: float, cpu: float, detail: st
     if workers > 1:
         rates.append(Rate(cores=workers, rate=min(workers / each, usable_cores() / max(cpu, 1e-9))))
     return Stage(name=name, place="cores" if workers else "trainer", rates=tuple(rates), cpu_seconds=cpu, detail=detail)
-
-
-def _function_name(function: Any) -> str:
-    """Return the name of a function, or the names of the parts of a composition."""
-    parts = getattr(function, "transforms", None)
-    if isinstance(parts, list | tuple):
-        return ", ".join(_function_name(part) for part in parts)
-    return getattr(function, "__qualname__", None) or type(function).__name__

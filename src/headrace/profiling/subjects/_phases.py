@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, replace
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.building import Writer
 from headrace.errors import HeadraceError, MissingExtra
 from headrace.measuring import EnergyCounter, FileRange, encoded_image, some_of
-from headrace.planning import Calibration, Machine, calibrate, solve
-from headrace.profiling._measurements import Energy, FormatCost, FormatMix, Measurements, Memory
-from headrace.profiling.judging._remedies_stored import storage_bandwidth
+from headrace.planning import Calibration, calibrate, solve
+from headrace.profiling._measurements import Energy, FormatCost, FormatMix, Measurements, Memory, Rate, Stage
+from headrace.profiling.judging._remedies_stored import run_machine
+from headrace.profiling.stages._clocks import ClockedRun, core_stages
 from headrace.profiling.stages._runs import TimedRun, run_loader, run_trainer
 from headrace.profiling.stages._storage import compare_with_records
 from headrace.profiling.subjects._schedule import Findings, OutOfTime, Phase, Schedule
@@ -34,11 +34,11 @@ def training_phases(
     settings: Settings,
     schedule: Schedule,
     *,
-    warm_loader: Callable[[], AbstractContextManager[Iterable[Any]]] | None = None,
+    thread_stages: Callable[[], list[Stage]] = list,
 ) -> list[Phase]:
     """Measure the loader alone, the trainer alone, and both together.
 
-    `warm_loader` makes the same loader over a few samples in memory, if `loader` reads from storage.
+    `thread_stages` returns what the loader's own clocks say about stages of single threads.
     """
 
     def loader_alone(found: Findings, seconds: float) -> Findings:
@@ -47,6 +47,7 @@ def training_phases(
         recipe, peak = found.measurements.recipe, run.cost.peak_bytes
         return found.add(
             _summary(run.rate),
+            stages=thread_stages(),
             loader_run=run,
             differential={
                 "loader": run.rate,
@@ -59,12 +60,6 @@ def training_phases(
             memory=None if peak is None else Memory(peak_bytes=peak),
             energy=_energy(run, counter, settings.watts),
         )
-
-    def from_memory(found: Findings, seconds: float) -> Findings:
-        assert warm_loader is not None
-        with warm_loader() as cached:
-            rate = run_loader(cached, seconds=seconds).rate
-        return found.add(_summary(rate), differential={"warm_loader": rate})
 
     def trainer_alone(found: Findings, seconds: float) -> Findings:
         assert settings.step is not None
@@ -95,17 +90,57 @@ def training_phases(
     if settings.step is not None:
         phases.append(Phase("trainer alone", 0.1 if settings.stated_step else 1.5, trainer_alone, "essential"))
         phases.append(Phase("both together", 3, both_together, "useful"))
-    if warm_loader is not None:
-        phases.append(Phase("loader alone, from memory", 1.5, from_memory))
     return phases
+
+
+def core_phase(run: Callable[[int, float], ClockedRun], cores: Sequence[int], workers: int) -> Phase:
+    """Measure the stages that the workers share, with samples in memory, and with one worker to all.
+
+    `run` takes a number of workers and the seconds; `workers` are those of the loader.
+    """
+    counts = sorted({*cores, workers})
+
+    def measure(found: Findings, seconds: float) -> Findings:
+        runs = {n: run(n, seconds / len(counts)) for n in counts}
+        stages = core_stages(runs)
+        lines = [f"{stage.name} {rate_text(stage.rates[-1].rate)}" for stage in stages]
+        warm = {"warm_loader": runs[workers].run.rate} if found.measurements.reads_cold else None
+        return found.add(", ".join(lines), stages=stages, differential=warm)
+
+    return Phase("decode and transform, one core to all", 3, measure)
+
+
+def storage_phase(
+    measure: Callable[[float], tuple[tuple[Rate, ...], Sequence[str]]],
+    n_bytes: Callable[[], float],
+    limit: float | None,
+) -> Phase:
+    """Measure cold reads: add their rates to the stage `read`.
+
+    `measure` takes the seconds, and returns rates and notes. A sample needs `n_bytes`; `limit` is the emulated storage
+    rate in bytes per second.
+    """
+
+    def read(found: Findings, seconds: float) -> Findings:
+        rates, notes = measure(seconds)
+        wanted = n_bytes()
+        if limit is not None:
+            rates = tuple(replace(each, rate=min(each.rate, limit / wanted)) for each in rates)
+        stages = found.measurements.stages
+        warm = next((stage for stage in stages if stage.name == "read"), Stage(name="read"))
+        others = tuple(stage for stage in stages if stage is not warm)
+        rest = replace(found, measurements=replace(found.measurements, stages=others))
+        summary = f"{rate_text(rates[-1].rate)} from storage" if rates else None
+        return rest.add(summary, stages=[replace(warm, cold_rates=rates, n_bytes=wanted)], notes=notes)
+
+    return Phase("read, from storage", 1.5, read)
 
 
 def _energy(run: TimedRun, counter: EnergyCounter, watts: float) -> Energy:
     """Return the energy per image from a counter, or estimated from the CPU time."""
-    images = max(1, run.total_images)
     if counter.source is not None:
-        return Energy(joules=counter.joules() / images, estimated=False, meter=counter.source)
-    return Energy(joules=run.cost.cpu_seconds * watts / images, estimated=True, meter="cpu time", watts=watts)
+        return Energy(joules=counter.joules() / max(1, run.total_images), estimated=False, meter=counter.source)
+    return Energy(joules=run.cpu_seconds_per_image * watts, estimated=True, meter="cpu time", watts=watts)
 
 
 def _summary(rate: float | None) -> str:
@@ -161,25 +196,18 @@ def formats_phase(
             progress=lambda done, total, what: schedule.update(f"other formats, {done + 1} of {total}: {what}"),
         )
         costs = [f"{cost.format} {rate_text(1 / cost.cpu_seconds)} per core" for cost in calibration.costs]
-        return found.add(", ".join(costs), **add_costs(calibration, found.measurements, settings))
+        return found.add(", ".join(costs), **add_costs(calibration, found.measurements))
 
     return Phase("other formats of the same images", 4, formats, "optional")
 
 
-def add_costs(calibration: Calibration, found: Measurements, settings: Settings) -> dict[str, Any]:
+def add_costs(calibration: Calibration, found: Measurements) -> dict[str, Any]:
     """Return the fields of the measurements that follow from a calibration: costs, and the best mix of formats."""
-    names = [field.name for field in fields(FormatCost)]
-    costs = [{name: getattr(cost, name) for name in names if hasattr(cost, name)} for cost in calibration.costs]
-    changes = {"calibration": calibration.to_json(), "formats": tuple(FormatCost(**cost) for cost in costs)}
-    trainer = found.differential
-    machine = Machine(
-        storage_rate=(storage_bandwidth(found) if found.reads_cold else None) or math.inf,
-        cores=float(settings.cores),
-        trainer_cores=min((trainer.trainer_cores if trainer else None) or 0.0, settings.cores - 0.5),
-        emulated=settings.emulation.text is not None,
-    )
+    costs = tuple(FormatCost(**asdict(cost)) for cost in calibration.costs)
+    changes = {"calibration": calibration.to_json(), "formats": costs}
     try:
-        predicted = solve(calibration, machine, step=(trainer.step_seconds if trainer else None) or 0.0).predicted
+        step = (found.differential.step_seconds if found.differential else None) or 0.0
+        predicted = solve(calibration, run_machine(found), step=step).predicted
     except MissingExtra as error:
         return changes | {"notes": [f"no mix of formats was computed: {error}"]}
     except HeadraceError as error:

@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headrace.measuring import NoiseMonitor
-from headrace.profiling._measurements import Differential, Measurements, Stage
+from headrace.profiling._measurements import Differential, Measurements, Stage, StageName
 from headrace.profiling.stages._runs import TimedRun
 
 MIN_SECONDS = 0.1
 """For a phase, even if no time is left."""
+_ORDER = get_args(StageName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Findings:
         found = self.measurements
         if differential:
             changes["differential"] = replace(found.differential or Differential(), **differential)
-        changes |= {"stages": (*found.stages, *stages), "notes": (*found.notes, *notes)}
+        in_order = sorted((*found.stages, *stages), key=lambda stage: _ORDER.index(stage.name))
+        changes |= {"stages": tuple(in_order), "notes": (*found.notes, *notes)}
         return Findings(replace(found, **changes), loader_run or self.loader_run, summary)
 
 

@@ -10,44 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from headrace import transforms
-from headrace.documents import load_json
 from headrace.errors import ProfileError
 from headrace.measuring import WATTS_PER_CORE, available_memory, cpu_name, held_to
-from headrace.planning import USUAL_BATCH, USUAL_CROP, parse_emulation, usual_transform
+from headrace.planning import USUAL_CROP, RecipeSource, batch_options
 from headrace.profiling._measurements import MachineFacts
 from headrace.profiling.stages._runs import Step, sleeping_step
+from headrace.transforms import Compiled
 from headrace.units import usable_cores
 
-RecipeLike: TypeAlias = Mapping[str, Any] | str | PathLike[str]
-
 FULL_SECONDS = 150.0
-# --quick promises a minute: measurements overrun, and long phases end in time for the report.
+# --quick must end within 60 s. Measurements take longer than planned; after 50 s, long phases end.
 QUICK_SECONDS, QUICK_LATEST = 32.0, 50.0
-
-
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    """A slower machine to emulate; None is the real one."""
-
-    storage_rate: float | None = None
-    """Bytes per second."""
-    cores: int | None = None
-    text: str | None = None
-    """As the user wrote it."""
-
-    @classmethod
-    def parse(cls, text: str | None) -> Emulation:
-        """Read `storage=200MB/s,cores=2`."""
-        if text is None:
-            return cls()
-        found = parse_emulation(text)
-        cores = found.get("cores")
-        if cores is not None and cores != int(cores):
-            raise ProfileError(f"the number of emulated cores must be an integer; got {cores:g}")
-        return cls(found.get("storage_rate"), None if cores is None else int(cores), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +37,10 @@ class Settings:
     cores: int
     """Cores that this process has or emulates."""
     core_counts: tuple[int, ...]
-    emulation: Emulation
+    storage_rate: float | None
+    """Bytes per second, if a slower storage is emulated."""
+    emulated: str | None
+    """What is emulated, as the user wrote it."""
     quick: bool
     output: Literal["torch", "numpy"] = "numpy"
     """What batches are made of, if the profile makes the loader."""
@@ -83,46 +62,34 @@ def read_step(step: Callable[[Any], Any] | float | None) -> tuple[Step | None, f
 class BatchOptions:
     """How samples become batches, if the profile makes the loader."""
 
-    transform: Any
-    batch_size: int
-    loader_options: dict[str, Any]
-    """More arguments for `Loader`."""
-    cli_options: tuple[str, ...] | None = None
-    """The same as command-line options; None if the transforms are Python objects."""
+    loader: dict[str, Any]
+    """Arguments of `Loader`."""
+    cli_options: tuple[str, ...] | None
+    """The same as command-line options; None if no options can."""
 
     @property
-    def compile_options(self) -> dict[str, Any]:
-        return {name: value for name, value in self.loader_options.items() if name not in ("min_area", "fields")}
+    def batch_size(self) -> int:
+        return int(self.loader["batch_size"])
+
+    def compile(self) -> Compiled:
+        """Compile the transforms, for a loader that is not Headrace's."""
+        names = ("dtype", "layout", "color", "approximate_jpeg")
+        options = {name: self.loader[name] for name in names if name in self.loader}
+        return transforms.compile(self.loader["transform"], **options)
 
 
-def read_recipe(recipe: RecipeLike | None, *, transform: Any, crop: int | None, batch_size: int | None) -> BatchOptions:
+def read_batches(
+    recipe: RecipeSource | None, *, transform: Any, crop: int | None, batch_size: int | None
+) -> BatchOptions:
     """Read a recipe that a loader wrote, or take a transform, or the usual transforms for photos."""
-    for name, size in (("crop", crop), ("batch_size", batch_size)):
-        if size is not None and size < 1:
-            raise ProfileError(f"{name} must be at least 1; got {size}")
-    if recipe is not None:
-        if transform is not None or crop is not None:
-            raise ProfileError("a recipe contains the transforms: omit transform and crop")
-        try:
-            found = transforms.Recipe.from_json(load_json(recipe, "recipe"))
-        except ValueError as error:
-            raise ProfileError(str(error)) from None
-        names = ("color", "layout", "dtype", "approximate_jpeg", "min_area", "fields")
-        # `headrace plan` takes no other batch size than the recipe's.
-        is_option = not isinstance(recipe, Mapping) and batch_size in (None, found.batch_size)
-        return BatchOptions(
-            list(found.transforms),
-            batch_size or found.batch_size,
-            {name: getattr(found, name) for name in names},
-            ("--recipe", str(recipe)) if is_option else None,
-        )
-    size = batch_size or USUAL_BATCH
-    if transform is None:
-        words = ("--crop", str(crop or USUAL_CROP), "--batch-size", str(size))
-        return BatchOptions(usual_transform(crop), size, {}, words)
-    if crop is not None:
-        raise ProfileError("transform and crop exclude each other: give one of them")
-    return BatchOptions(transform, size, {})
+    try:
+        loader = batch_options(recipe, transform, crop, batch_size)
+    except ValueError as error:
+        raise ProfileError(str(error)) from None
+    words = ("--batch-size", str(loader["batch_size"]))
+    if recipe is None and transform is None:
+        return BatchOptions(loader, ("--crop", str(crop or USUAL_CROP), *words))
+    return BatchOptions(loader, ("--recipe", str(recipe), *words) if isinstance(recipe, str | PathLike) else None)
 
 
 def refuse(given: Mapping[str, Any], kind: str, instead: str) -> None:
@@ -133,19 +100,20 @@ def refuse(given: Mapping[str, Any], kind: str, instead: str) -> None:
 
 
 @contextmanager
-def limited_cores(wanted: int | None) -> Iterator[int]:
+def limited_cores(wanted: float | None) -> Iterator[int]:
     """Restrict this thread, and what it starts, to some of its cores; yields how many it has then."""
     available = usable_cores()
     if wanted is None:
         yield available
         return
-    if not 1 <= wanted <= available:
+    count = int(wanted)
+    if count != wanted or not 1 <= count <= available:
         raise ProfileError(
-            f"the number of emulated cores must be from 1 to {available}, which this process may use; got {wanted}; "
+            f"emulated cores must be an integer from 1 to {available}, which this process may use; got {wanted:g}; "
             f"`headrace size` predicts larger machines"
         )
-    with held_to(wanted):
-        yield wanted
+    with held_to(count):
+        yield count
 
 
 def core_counts(cores: int, requested: tuple[int, ...] | None = None) -> tuple[int, ...]:
@@ -171,7 +139,7 @@ def describe_machine(settings: Settings, path: Path | None) -> MachineFacts:
         storage=None if path is None else describe_storage(path),
         accelerator=str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else None,
         system=f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-        emulated=settings.emulation.text,
+        emulated=settings.emulated,
     )
 
 
