@@ -18,33 +18,20 @@ from headrace.records.schema import arrow_schema
 
 # Run in a process of its own, after the imports that any user of the package has paid for.
 MEASURE = """
-import sys, time
+import sys
 import headrace
-from headrace import records, formats
+from headrace import formats, records
 
 def rss():
     with open("/proc/self/statm") as stream:
         return int(stream.read().split()[1]) * 4096
 
 before = rss()
-start = time.perf_counter()
 ds = headrace.open(sys.argv[1])
-seconds = time.perf_counter() - start
-grown = rss() - before
+opened = rss() - before
 n = len(ds)
-rows = [(i * 7919 * 104729) % n for i in range(3000)]
-for i in rows[:100]: ds[i]
-decode = formats.get("hri").decode
-data = [ds.read(i, "image")[0] for i in rows]
-def best(call):
-    times = []
-    for _ in range(7):
-        start = time.perf_counter()
-        for item in call[1]: call[0](item)
-        times.append(time.perf_counter() - start)
-    return min(times) / len(call[1])
-added = best((ds.__getitem__, rows)) - best((lambda d: decode(d, color="RGB"), data))
-print(n, seconds, grown, added)
+for i in range(3000): ds[i * 7919 * 104729 % n]
+print(n, opened, rss() - before)
 """
 
 
@@ -67,15 +54,12 @@ def inflate(path, copy, n):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("n", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 def test_opening_a_large_dataset(tmp_path, n):
-    """Under 100 ms and 50 MB, and 30 µs a sample on top of its decoding."""
+    """Opening reads no rows: it takes under 10 MB, and 3,000 samples from anywhere under 50 MB."""
     inflate(tmp_path / "small.hr", tmp_path / "large.hr", n)
     command = [sys.executable, "-c", MEASURE, str(tmp_path / "large.hr")]
-    best = None
-    for _ in range(3):  # other work on the machine only ever adds
-        found = [float(x) for x in subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()]
-        best = found if best is None else [min(pair) for pair in zip(best, found, strict=True)]
-    samples, seconds, grown, added = best
+    found = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+
+    samples, opened, read = map(int, found)
     assert samples == n
-    assert seconds < 0.1
-    assert grown < 50e6
-    assert added < 30e-6
+    assert opened < 10e6
+    assert read < 50e6
