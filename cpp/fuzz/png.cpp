@@ -87,8 +87,8 @@ void run(Bytes input) {
   if (trailer[0] > 1) bytes = expose_rows(bytes);
   const Heap file{Bytes(bytes)};
 
-  PngHeader header;
-  const Code head = parse_png(file.bytes(), PngExtent::head, header).code;
+  PngHeader head_only, header;
+  const Code head = parse_png(file.bytes(), PngExtent::head, head_only).code;
   const Status parsed = parse_png(file.bytes(), PngExtent::file, header);
   require(parsed.code == Code::ok || parsed.code == Code::corrupt, "a bad file is corrupt", "any");
   require(!parsed || head == Code::ok, "a valid file has a valid head", "any");
@@ -96,6 +96,8 @@ void run(Bytes input) {
     return;
 
   const Drive drive(trailer[1]);
+  require(PngRows::pixel_type(head_only, drive.colors) == PngRows::pixel_type(header, drive.colors),
+          "the chunks before the data say what the pixels are", "any");
   Region region;
   region.top = load_le(trailer + 2, 2) % header.height;
   region.left = load_le(trailer + 4, 2) % header.width;
