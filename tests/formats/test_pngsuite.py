@@ -16,6 +16,7 @@ from PIL import Image
 
 from headrace import formats
 from headrace.errors import CorruptImage
+from headrace.formats.foreign import read_picture
 
 PNG = formats.get("png")
 FILES = sorted((Path(__file__).parent / "data" / "pngsuite").glob("*.png"))
@@ -56,6 +57,15 @@ def test_a_valid_file_equals_pillow(file):
             image = image[..., [0, 0, 0, 1]]
 
     assert np.array_equal(image, expected)
+
+
+@pytest.mark.parametrize("name", ["basn2c16", "basi4a16", "basn6a16", "tbbn2c16"])
+def test_color_of_16_bits_becomes_a_picture(name):
+    """With alpha where the file has a transparent color."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    data = (FILES[0].parent / f"{name}.png").read_bytes()
+
+    assert np.array_equal(read_picture(data, ".png", max_pixels=2**20).array, imagecodecs.png_decode(data))
 
 
 @pytest.mark.parametrize("file", BROKEN, ids=lambda file: file.stem)
