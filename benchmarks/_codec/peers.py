@@ -208,7 +208,7 @@ def _headrace_png() -> Codec:
         return partial(png.decode, encoded, out=out)
 
     holds = partial(_holds, {"uint8": {1, 2, 3, 4}, "uint16": {1, 2, 3, 4}})
-    return Codec("png-headrace", "PNG 7 (Headrace)", holds, lambda pixels: partial(png.encode, pixels), decoder)
+    return Codec("png-headrace", "PNG 6 (Headrace)", holds, lambda pixels: partial(png.encode, pixels), decoder)
 
 
 def _headrace(mode: Mode) -> Codec:
