@@ -25,6 +25,7 @@ from rich.markup import escape
 import headrace
 from benchmarks import machine, results
 from benchmarks._codec import extras, peers, report
+from benchmarks._codec import png as png_files
 from benchmarks._codec.contract import Codec
 from benchmarks._codec.images import CONVERSIONS, ImageSet, Pixels, bundled_sets, folder_set, load
 from benchmarks._codec.race import NotLossless, race
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 QUICK_IMAGES = 3
 QUICK_EFFORT = Effort(rounds=2, slow_rounds=1)
 
-_LIBRARIES = ("numpy", "pillow", "imagecodecs", "pyspng", "simplejpeg")
+_LIBRARIES = (
+    *("numpy", "pillow", "imagecodecs", "pyspng", "simplejpeg"),
+    *("opencv-python-headless", "deflate", "isal", "zlib-ng"),
+)
 
 _IMAGECODECS_LIBRARIES = ("libpng", "zlib", "qoi", "libwebp", "libjxl", "charls", "openjph", "zstd", "lz4")
 
@@ -53,6 +57,9 @@ def main(
     ] = False,
     regions: Annotated[bool, typer.Option("--regions", help="Also measure random 256x256 regions.")] = False,
     threads: Annotated[bool, typer.Option("--threads", help="Also measure two threads, by wall-clock time.")] = False,
+    png: Annotated[
+        bool, typer.Option("--png", help="Also decode the PNG files of the folders as they are, with other decoders.")
+    ] = False,
     target: Annotated[str | None, typer.Option(help="SIMD target that Headrace must use.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to this JSON file.")] = None,
 ) -> None:
@@ -63,7 +70,7 @@ def main(
         codecs, notes = peers.available()
         codecs = peers.choose(codecs, [name for name in only.split(",") if name])
         effort = QUICK_EFFORT if quick else Effort(rounds=rounds)
-        switches = {"--quick": quick, "--regions": regions, "--threads": threads}
+        switches = {"--quick": quick, "--regions": regions, "--threads": threads, "--png": png}
         valued = {"--only": only, "--rounds": "" if rounds == Effort.rounds else rounds, "--target": target}
         for note in notes:
             log.print(note, style="yellow", highlight=False)
@@ -86,6 +93,10 @@ def main(
             if threads:
                 measured["threads"] = extras.threads(_images(chosen), effort, cores)
                 console.print(report.thread_table(measured).rich())
+            if png:
+                measured["png"] = png_files.measure(chosen, effort)
+                for table in png_files.tables(measured):
+                    console.print(table.rich())
     except (ImportError, NotLossless, OSError, ValueError) as error:
         log.print("[bold red]error:[/]", escape(str(error)), highlight=False)
         raise typer.Exit(1) from None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import results
 from benchmarks._build import report as build
+from benchmarks._codec import png as png_files
 from benchmarks._codec import report as codec
 from benchmarks._kernels import report as kernels
 from benchmarks._loaders import report as loaders
@@ -109,6 +110,8 @@ def _codec_tables(document: Document) -> Iterable[Table]:
     yield from (codec.set_table(measured) for measured in sets)
     yield from (codec.region_table(measured) for measured in sets if measured["regions"])
     yield from (codec.thread_table(measured) for measured in sets if measured["threads"])
+    for measured in sets:
+        yield from png_files.tables(measured)
 
 
 def _loader_tables(document: Document) -> Iterable[Table]:

@@ -16,6 +16,7 @@ from PIL import Image
 import headrace
 from benchmarks._codec.contract import HEADRACE, REFERENCE, SECOND_REFERENCE, Codec, Decode, Encode, Mode
 from benchmarks._codec.images import Pixels, channels
+from headrace import formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ def available() -> tuple[list[Codec], list[str]]:
             found += make(importlib.import_module(library))
         except ImportError:
             notes.append(f"{library} is not installed, so its codecs are omitted (`pip install {library}`)")
-    return [*found, _memcpy(), *(_headrace(mode) for mode in HEADRACE)], notes
+    return [*found, _memcpy(), _headrace_png(), *(_headrace(mode) for mode in HEADRACE)], notes
 
 
 def choose(codecs: list[Codec], only: list[str]) -> list[Codec]:
@@ -198,6 +199,16 @@ def _memcpy() -> Codec:
         return copy
 
     return Codec("memcpy", "raw (memcpy)", lambda _: True, lambda pixels: pixels.tobytes, decoder)
+
+
+def _headrace_png() -> Codec:
+    png = formats.get("png")
+
+    def decoder(encoded: bytes, out: Pixels) -> Decode:
+        return partial(png.decode, encoded, out=out)
+
+    holds = partial(_holds, {"uint8": {1, 2, 3, 4}, "uint16": {1, 2, 3, 4}})
+    return Codec("png-headrace", "PNG 6 (Headrace)", holds, lambda pixels: partial(png.encode, pixels), decoder)
 
 
 def _headrace(mode: Mode) -> Codec:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode PNG files, and list their chunks.
+// PNG files: decode a region into an array, read the metadata, and encode.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
@@ -15,7 +15,9 @@
 #include "buffers.h"
 #include "errors.h"
 #include "gil.h"
+#include "png/encode.h"
 #include "png/rows.h"
+#include "transform.h"
 
 namespace headrace::bindings {
 namespace {
@@ -52,20 +54,20 @@ nb::tuple png_shape(nb::handle data, std::string_view colors) {
   return nb::make_tuple(image.height, image.width, image.channels, image.depth == 8 ? "uint8" : "uint16");
 }
 
-nb::list png_chunks(nb::handle data) {
+// The blocks under the names of `.hri` metadata.
+nb::dict png_metadata(nb::handle data) {
   const Buffer file = borrow_bytes(data);
-  parse(file, PngExtent::file);  // from here on every chunk up to IEND is known to be valid
-  nb::list chunks;
-  PngChunk chunk;
-  for (std::size_t at = kPngSignatureBytes; chunk.name != png_name("IEND");
-       at += kPngChunkBytes + chunk.contents.size()) {
-    if (const Status status = read_png_chunk(file.bytes(), at, PngCheck::all_but_data, chunk); !status)
-      raise_status(status);
-    char name[4];
-    for (int i = 0; i < 4; ++i) name[i] = static_cast<char>(chunk.name >> (24 - 8 * i) & 0xFF);
-    chunks.append(nb::make_tuple(nb::bytes(name, 4), at + 8, at + 8 + chunk.contents.size()));
-  }
-  return chunks;
+  PngMetadataBuffers buffers;
+  PngMetadata metadata;
+  if (const Status status = read_png_metadata(file.bytes(), buffers, metadata); !status) raise_status(status);
+  nb::dict blocks;
+  const auto add = [&](const char* name, Bytes block) {
+    if (!block.empty()) blocks[name] = nb::bytes(block.data(), block.size());
+  };
+  add("exif", metadata.exif);
+  add("icc", metadata.icc);
+  add("xmp", metadata.xmp);
+  return blocks;
 }
 
 // A thread's decoder, with its memory. It is taken while it is in use: a finalizer may run in between and decode too.
@@ -116,12 +118,37 @@ nb::object decode_png(nb::handle data, std::string_view colors_name, std::option
   return array;
 }
 
+nb::bytes encode_png_image(nb::handle image, int level, nb::handle icc, nb::handle exif, nb::handle xmp) {
+  Buffer source;
+  const Picture picture = borrow_picture(image, source);
+  const Buffer icc_buffer = borrow_bytes(icc), exif_buffer = borrow_bytes(exif), xmp_buffer = borrow_bytes(xmp);
+  const PngMetadata metadata{icc_buffer.bytes(), exif_buffer.bytes(), xmp_buffer.bytes()};
+  if (const Status status = check_png(picture, metadata); !status) raise_status(status);
+  headrace::Buffer file;
+  std::size_t size = 0;
+  Status status;
+  {
+    const WithoutGil released;
+    const std::uint64_t bound = png_bound(picture, metadata);
+    std::uint8_t* const out = file.reserve(bound);
+    status = out == nullptr ? Status{Code::no_memory, "no memory to encode a PNG"}
+                            : encode_png(picture, metadata, level, {out, bound}, size);
+  }
+  if (!status) raise_status(status);
+  return nb::bytes(file.data(), size);
+}
+
 }  // namespace
 
 void register_png(nb::module_& module) {
   module.def("png_shape", &png_shape,
              nb::sig("def png_shape(data: object, colors: str, /) -> tuple[int, int, int, str]"));
-  module.def("png_chunks", &png_chunks, nb::sig("def png_chunks(data: object, /) -> list[tuple[bytes, int, int]]"));
+  module.def("png_metadata", &png_metadata, nb::sig("def png_metadata(data: object, /) -> dict[str, bytes]"));
+  module.def(
+      "is_animated_png", [](nb::handle data) { return is_animated_png(borrow_bytes(data).bytes()); },
+      nb::sig("def is_animated_png(data: object, /) -> bool"));
+  module.def("encode_png", &encode_png_image,
+             nb::sig("def encode_png(image: object, level: int, icc: object, exif: object, xmp: object, /) -> bytes"));
   module.def("decode_png", &decode_png, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(),
              nb::sig("def decode_png(data: object, colors: str, region: tuple[int, int, int, int] | None, "
                      "out: object, /) -> numpy.typing.NDArray[typing.Any]"));

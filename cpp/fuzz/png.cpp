@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz target of the PNG decoder. An input is a PNG file followed by a trailer of ten bytes:
+// The fuzz target of the PNG decoder and encoder. An input is a PNG file followed by a trailer of ten bytes:
 //
 //   byte 0     what happens to the file first: 0 nothing; 1 the checksums of its chunks are set right; any other: its
 //              data becomes the filtered rows of a valid zlib stream, so that mutations reach filters and pixels
-//   byte 1     bits 0-3 gap between output rows, 4 upside down, 5-6 colors
+//   byte 1     bits 0-3 gap between output rows, 4 upside down, 5-6 colors, 7 encode the decoded image
 //   bytes 2-9  region: top, left, height, width, two bytes each, modulo what the image allows
 //
 // Promises checked: no undefined behaviour, nothing read or written beyond a buffer, every target gives the same status
-// and the same pixels, and a region of an image that decodes is the crop of the image.
+// and the same pixels, and a region of an image that decodes is the crop of the image. An image that is encoded again
+// has the same pixels and metadata, and the same bytes on every target.
 
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "../tests/png_file.h"
 #include "canvas.h"
 #include "headrace/targets.h"
+#include "png/encode.h"
 #include "png/rows.h"
 #include "seal.h"
 
@@ -79,6 +81,27 @@ struct Drive {
   }
 };
 
+// The file of a picture, which is decoded again and compared with it.
+File encode_again(Canvas& canvas, const Picture& picture, const PngMetadata& metadata, int level, const char* target) {
+  const Heap room(png_bound(picture, metadata));
+  std::size_t size = 0;
+  require(encode_png(picture, metadata, level, {room.data(), room.size()}, size).code == Code::ok,
+          "an image that decodes is encoded", target);
+  require(size <= room.size(), "the bound is enough", target);
+  const File file(room.data(), room.data() + size);
+  PngHeader header;
+  require(parse_png(file, PngExtent::file, header).code == Code::ok, "an encoded file is valid", target);
+  require(PngRows::pixel_type(header, PngColors::all) == picture.type, "an encoded file has the type", target);
+  const Decoded again = Drive(0).decode(header, {0, 0, header.height, header.width}, false, 0xEE);
+  require(again.code == Code::ok && is_crop(again.canvas, canvas, 0, 0), "an encoded file has the pixels", target);
+  PngMetadataBuffers buffers;
+  PngMetadata found;
+  require(read_png_metadata(file, buffers, found).code == Code::ok, "an encoded file has metadata", target);
+  require(same(found.icc, metadata.icc) && same(found.exif, metadata.exif) && same(found.xmp, metadata.xmp),
+          "an encoded file has the same metadata", target);
+  return file;
+}
+
 void run(Bytes input) {
   if (input.size() < kTrailerBytes) return;
   const std::uint8_t* trailer = input.data() + input.size() - kTrailerBytes;
@@ -87,8 +110,8 @@ void run(Bytes input) {
   if (trailer[0] > 1) bytes = expose_rows(bytes);
   const Heap file{Bytes(bytes)};
 
-  PngHeader header;
-  const Code head = parse_png(file.bytes(), PngExtent::head, header).code;
+  PngHeader head_only, header;
+  const Code head = parse_png(file.bytes(), PngExtent::head, head_only).code;
   const Status parsed = parse_png(file.bytes(), PngExtent::file, header);
   require(parsed.code == Code::ok || parsed.code == Code::corrupt, "a bad file is corrupt", "any");
   require(!parsed || head == Code::ok, "a valid file has a valid head", "any");
@@ -96,6 +119,8 @@ void run(Bytes input) {
     return;
 
   const Drive drive(trailer[1]);
+  require(PngRows::pixel_type(head_only, drive.colors) == PngRows::pixel_type(header, drive.colors),
+          "the chunks before the data say what the pixels are", "any");
   Region region;
   region.top = load_le(trailer + 2, 2) % header.height;
   region.left = load_le(trailer + 4, 2) % header.width;
@@ -103,7 +128,13 @@ void run(Bytes input) {
   region.width = 1 + load_le(trailer + 8, 2) % (header.width - region.left);
   const std::size_t pixel_bytes = PngRows::pixel_type(header, drive.colors).pixel_bytes();
 
+  PngMetadataBuffers buffers;
+  PngMetadata metadata;
+  const Code read = read_png_metadata(file.bytes(), buffers, metadata).code;
+  require(read == Code::ok || read == Code::no_memory, "metadata of a valid file is read", "any");
+  static_cast<void>(is_animated_png(file.bytes()));
   std::optional<Decoded> first_image, first_part;
+  std::optional<File> first_file;
   std::uint8_t poison = 0xCD;
   for (const char* target : targets()) {
     require(use_target(target), "a listed target can be forced", target);
@@ -114,6 +145,13 @@ void run(Bytes input) {
     if (image.code == Code::ok) {
       require(part.code == Code::ok, "a region of a valid image decodes", target);
       require(is_crop(part.canvas, image.canvas, region.top, region.left * pixel_bytes), "a region is a crop", target);
+      if ((trailer[1] & 0x80) != 0) {
+        const Picture picture{image.canvas.origin(), image.canvas.row_stride(), header.height, header.width,
+                              PngRows::pixel_type(header, drive.colors)};
+        const File again = encode_again(image.canvas, picture, metadata, trailer[2] % 3, target);
+        require(!first_file || again == *first_file, "targets agree on the file", target);
+        first_file = again;
+      }
     }
     if (first_image) {
       require(image.code == first_image->code && part.code == first_part->code, "targets agree on the status", target);

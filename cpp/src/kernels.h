@@ -7,6 +7,7 @@
 
 #include "headrace/codec.h"
 #include "layout.h"
+#include "png/filter.h"
 #include "png/unfilter.h"
 #include "transform/pixel_kernels.h"
 
@@ -60,6 +61,7 @@ struct Kernels {
   // Returns the tile's length.
   std::size_t (*encode_tile)(const EncodeTile& job) noexcept;
   void (*unfilter_rows)(const UnfilterRows& job) noexcept;
+  void (*filter_row)(const FilterRow& job) noexcept;
   PixelKernels pixels;
 };
 

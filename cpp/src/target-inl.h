@@ -9,6 +9,7 @@
 #include "tile_decode-inl.h"
 #include "tile_encode-inl.h"
 #include "png/unfilter-inl.h"
+#include "png/filter-inl.h"
 #include "transform/resample-inl.h"
 #include "transform/finish-inl.h"
 #include "transform/color-inl.h"
@@ -21,6 +22,7 @@ inline const Kernels kKernels = {
     encode_scratch_bytes,
     encode_tile,
     unfilter_rows,
+    filter_row,
     {sum_rows_8, sum_rows_float, sum_numbers_8, sum_numbers_float, sum_columns_8, sum_columns_float, clamp_8,
      clamp_float, round_8, round_float, finish_rows, color_rows},
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the PNG decoder on every SIMD target: filters as the specification says them, regions as crops of the image,
-// nothing written beside the output, and every truncated or changed file refused.
+// Checks the PNG decoder and encoder on every SIMD target: filters as the specification says them, regions as crops of
+// the image, nothing written beside the output, every truncated or changed file refused, and the same file from every
+// target.
 //
 //   png [seed]
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "checks.h"
 #include "headrace/targets.h"
 #include "kernels.h"
+#include "png/encode.h"
 #include "png/rows.h"
 #include "png_file.h"
 
@@ -113,12 +115,48 @@ void check_damage(Random& random, Checks& checks) {
   checks.expect(refused, "a file with one changed bit is refused, wherever it is");
 }
 
+// A file has the pixels and the metadata, and every target writes the same bytes.
+void check_encoding(Random& random, Checks& checks) {
+  for (const std::uint32_t channels : {1U, 2U, 3U, 4U})
+    for (const std::uint32_t depth : {8U, 16U})
+      for (int round = 0; round < 12; ++round) {
+        Image image = make_image(kContents[random.below(kContents.size())], 1 + random.below(150), 1 + random.below(80),
+                                 {channels, depth, false}, random);
+        const Picture picture{image.bytes.data(),
+                              static_cast<std::ptrdiff_t>(image.row_bytes()),
+                              image.height,
+                              image.width,
+                              {channels, depth, false}};
+        const File icc(random.below(5000), 7), exif(random.below(50), 8), xmp(random.below(50), 9);
+        const PngMetadata metadata{icc, exif, xmp};
+        const int level = static_cast<int>(random.below(13));
+        File first;
+        for (const char* target : targets()) {
+          use_target(target);
+          File file(png_bound(picture, metadata));
+          std::size_t size = 0;
+          const Status status = encode_png(picture, metadata, level, file, size);
+          file.resize(size);
+          checks.expect(status && decode_region(file, nullptr) == image.bytes, "an encoded image has its pixels");
+          PngMetadataBuffers buffers;
+          PngMetadata found;
+          const auto same = [](Bytes a, Bytes b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); };
+          checks.expect(read_png_metadata(file, buffers, found) && same(found.icc, icc) && same(found.exif, exif) &&
+                            same(found.xmp, xmp),
+                        "an encoded image has its metadata");
+          if (first.empty()) first = file;
+          checks.expect(file == first, std::string(target) + " writes the same file");
+        }
+      }
+}
+
 int run(std::uint64_t seed) {
   Random random(seed);
   Checks checks;
   check_filters(random, checks);
   check_regions(random, checks);
   check_damage(random, checks);
+  check_encoding(random, checks);
   return checks.report();
 }
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Defines the target headrace_deflate: the part of libdeflate that inflates, from build/third_party. It chooses its instruction set at
-# run time.
+# Defines the target headrace_deflate: libdeflate without gzip, from build/third_party. It chooses its instruction set at run time.
 set(deflate_source ${HEADRACE_THIRD_PARTY}/libdeflate)
 if(NOT EXISTS ${deflate_source}/libdeflate.h)
   message(FATAL_ERROR "${deflate_source} must hold the sources of libdeflate: run `python cpp/third_party/fetch.py`, which "
     "needs `pip install unearth`.")
 endif()
 add_library(headrace_deflate STATIC)
-foreach(file adler32 arm/cpu_features crc32 deflate_decompress utils x86/cpu_features)
+foreach(file adler32 arm/cpu_features crc32 deflate_compress deflate_decompress utils x86/cpu_features zlib_compress zlib_decompress)
   target_sources(headrace_deflate PRIVATE ${deflate_source}/lib/${file}.c)
 endforeach()
 target_include_directories(headrace_deflate SYSTEM PUBLIC ${deflate_source})

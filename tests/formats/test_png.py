@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import io
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
 from tests.formats.pictures import exif, picture, png_chunk, png_file, saved
 
-from headrace import formats
+from headrace import codec, formats
 from headrace.errors import CorruptImage, UnsupportedImage
 
 PNG = formats.get("png")
@@ -78,6 +81,74 @@ def test_every_filter_of_16_bit_color():
         image = np.concatenate([noise, ramp, ramp * 3, np.zeros_like(noise)], axis=1)
 
         assert np.array_equal(PNG.decode(PNG.encode(image, mode="9")), image)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_others_read_what_we_write(dtype, channels):
+    """At the levels that differ most in libdeflate, also from arrays that are not contiguous."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    image = picture(dtype, channels, height=90, width=120)[::2, ::-1]
+    for mode in ("0", "1", "7", "12"):
+        assert np.array_equal(imagecodecs.png_decode(PNG.encode(image, mode=mode)), image)
+
+
+def test_every_target_writes_the_same_bytes():
+    """A dataset does not depend on the machine that built it."""
+    image = picture(height=70, width=501)
+    before = codec.active_target()
+    files = set()
+    for target in codec.targets():
+        codec.use_target(target)
+        files.add(PNG.encode(image))
+    codec.use_target(before)
+
+    assert len(files) == 1
+
+
+def test_pillow_reads_our_metadata():
+    """An ICC profile, EXIF and XMP, where Pillow looks for them."""
+    blocks = {"icc": bytes(range(256)) * 40, "exif": exif(6), "xmp": "<x>é</x>".encode()}
+    with Image.open(io.BytesIO(PNG.encode(picture(), metadata=blocks))) as opened:
+        opened.load()
+
+        assert opened.info["icc_profile"] == blocks["icc"]
+        assert opened.info["exif"].removeprefix(b"Exif\0\0") == blocks["exif"]
+        assert opened.info["xmp"] == blocks["xmp"]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "blocks"),
+    [
+        pytest.param(png_chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(9))), {"icc": bytes(9)}, id="profile"),
+        pytest.param(png_chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(9))[:-1]), {}, id="cut profile"),
+        pytest.param(png_chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(2**26 + 1), 9)), {}, id="huge profile"),
+        pytest.param(png_chunk(b"iCCP", b"x"), {}, id="profile without a stream"),
+        pytest.param(png_chunk(b"eXIf", b"1") + png_chunk(b"eXIf", b"2"), {"exif": b"1"}, id="two blocks"),
+        pytest.param(png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0en\0t\0text"), {"xmp": b"text"}, id="translated"),
+        pytest.param(
+            png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(b"t")), {"xmp": b"t"}, id="deflated"
+        ),
+        pytest.param(png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0"), {}, id="cut text"),
+        pytest.param(png_chunk(b"iTXt", b"XML:com.adobe.xmp"), {}, id="keyword only"),
+        pytest.param(png_chunk(b"iTXt", b"Comment\0\0\0\0\0text"), {}, id="other text"),
+    ],
+)
+def test_metadata_blocks(chunk, blocks):
+    """The first of each kind; damaged and huge ones are omitted."""
+    rows = b"".join(b"\0" + row.tobytes() for row in picture())
+
+    assert PNG.metadata(png_file(37, 45, 8, 2, rows, extra=chunk)) == blocks
+
+
+def test_animations_are_recognized():
+    """By an acTL chunk of more than one frame, before the data."""
+    for frames, animated in ((1, False), (2, True), (256, True)):
+        chunk = png_chunk(b"acTL", frames.to_bytes(4, "big") + bytes(4))
+        data = png_file(2, 1, 8, 0, b"\0\0\0", extra=chunk)
+
+        assert formats.has_more_pages(data) is animated
+        assert not formats.has_more_pages(data[:36])
 
 
 def test_a_color_key_is_ignored():

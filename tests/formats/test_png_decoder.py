@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from tests.formats.pictures import png_chunk
 from tests.formats.png_files import CHANNELS, KINDS, decoded, every_file, wrap
 
 from headrace import codec, formats
@@ -116,6 +117,26 @@ def test_damaged_streams_are_corrupt(stream):
     """Each breaks one rule of zlib or PNG, with honest chunks."""
     with pytest.raises(CorruptImage):
         PNG.decode(wrap(4, 3, 0, 8, [stream]))
+
+
+@pytest.mark.parametrize("strategy", [zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY, zlib.Z_DEFAULT_STRATEGY])
+def test_a_stream_cut_within_a_block_is_corrupt(strategy):
+    """With honest chunks, wherever it is cut: the missing pixels must not be made up."""
+    for seed in range(20):
+        image = np.random.default_rng(seed).integers(0, 256, (2, 6), dtype=np.uint8)
+        compressor = zlib.compressobj(9, zlib.DEFLATED, 15, 9, strategy)
+        stream = compressor.compress(b"".join(b"\0" + row.tobytes() for row in image)) + compressor.flush()
+        accepted = [length for length in range(len(stream) - 4) if not is_corrupt(wrap(6, 2, 0, 8, [stream[:length]]))]
+
+        assert accepted == []
+
+
+@pytest.mark.parametrize("position", [8 + 25, -12], ids=["before the palette", "behind the data"])
+def test_misplaced_transparency_is_corrupt(position):
+    """The chunks before the data say how many channels there are, and all that `probe` reads."""
+    data = wrap(4, 3, 3, 8, [STREAM])
+    with pytest.raises(CorruptImage, match="tRNS"):
+        PNG.decode(data[:position] + png_chunk(b"tRNS", b"\x10") + data[position:])
 
 
 def test_a_region_ends_inflating_after_its_last_row():

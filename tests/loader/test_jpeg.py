@@ -20,8 +20,6 @@ CODE = FORMAT_CODES["jpeg"]
 JPEG = formats.get("jpeg")
 KEY = {"seed": 5, "epoch": 0}
 
-pytestmark = pytest.mark.skipif(CODE not in _core.core_formats(), reason="built without libjpeg-turbo")
-
 
 def transform(ops: list[tuple[str, list[float]]], color: str = "keep") -> _core.Transform:
     return _core.Transform(ops, dtype=None, layout="HWC", mean=None, std=None, color=color, mask=False)

@@ -61,7 +61,7 @@ Status parse_ihdr(Bytes contents, std::size_t offset, PngHeader& header) noexcep
   return {};
 }
 
-Status parse_other(const PngChunk& chunk, std::size_t offset, PngHeader& header) noexcept {
+Status parse_other(const PngChunk& chunk, std::size_t offset, bool before_data, PngHeader& header) noexcept {
   const std::size_t n = chunk.contents.size();
   const bool has_palette = header.kind == PngKind::palette;
   if (chunk.name == kPlte) {
@@ -71,8 +71,9 @@ Status parse_other(const PngChunk& chunk, std::size_t offset, PngHeader& header)
     header.palette = chunk.contents;
   } else if (chunk.name == kTrns) {
     if (!has_palette) return {};
-    if (n > header.palette.size() / 3 || !header.alphas.empty())
-      return corrupt(offset, "tRNS must not have more entries than the palette before it, and must occur once");
+    // Behind the data it would change the number of channels after all: decoders differ in what they make of it.
+    if (n > header.palette.size() / 3 || !header.alphas.empty() || !before_data)
+      return corrupt(offset, "tRNS must be between palette and data, have at most as many entries, and occur once");
     header.alphas = chunk.contents;
   } else if (chunk.name == kIhdr || !is_ancillary(chunk.name)) {
     return corrupt(offset, "a critical PNG chunk is unknown or out of place");
@@ -116,7 +117,7 @@ Status parse_png(Bytes file, PngExtent extent, PngHeader& header) noexcept {
     if (Status s = read_png_chunk(file, at, PngCheck::all_but_data, chunk); !s) return s;
     if (chunk.name == kIend) break;
     if (chunk.name != kIdat) {
-      if (Status s = parse_other(chunk, at, header); !s) return s;
+      if (Status s = parse_other(chunk, at, data_end == 0, header); !s) return s;
       continue;
     }
     if (header.kind == PngKind::palette && header.palette.empty())

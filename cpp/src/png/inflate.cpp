@@ -17,8 +17,12 @@ namespace {
 constexpr std::size_t kSlack = 65536;
 constexpr std::uint64_t kMaxExpansion = 1032;  // 258 bytes from two codes of one bit each
 
-// An empty stored block that ends the stream. Some writers flush the last block and leave the end out.
-constexpr std::array<std::uint8_t, 5> kEndOfStream = {0x01, 0x00, 0x00, 0xFF, 0xFF};
+// Some writers flush the last block and leave the end of the stream out. This stored block is such an end. Its contents
+// are a mark: if the stream ends within a block instead, the bits of this one are read as codes of that block, and the
+// output does not end with the mark.
+constexpr std::size_t kMarkBytes = 8;
+constexpr std::array<std::uint8_t, 5 + kMarkBytes> kEndOfStream = {
+    0x01, kMarkBytes, 0x00, 0xFF ^ kMarkBytes, 0xFF, 0xB5, 0x3E, 0xD2, 0x67, 0x8B, 0x19, 0xF4, 0x4C};
 
 Status corrupt(const PngHeader& header, const char* what) noexcept {
   return {Code::corrupt, what, header.data_offset, -1};
@@ -74,15 +78,15 @@ Status PngInflater::inflate(const PngHeader& header, std::uint64_t needed, const
   // No memory for what cannot be there.
   if (needed / kMaxExpansion > deflated.size()) return corrupt(header, kTooShort);
   if (!decompressor_) decompressor_.reset(libdeflate_alloc_decompressor());
-  std::uint8_t* out = inflated_.reserve(needed + kSlack);
+  std::uint8_t* out = inflated_.reserve(needed + kSlack + kMarkBytes);
   if (!decompressor_ || out == nullptr) return kNoMemory;
 
   std::size_t n_read = 0, n_written = 0;
-  const auto run = [&] {
-    return libdeflate_deflate_decompress_ex(decompressor_.get(), deflated.data(), deflated.size(), out, needed + kSlack,
-                                            &n_read, &n_written);
+  const auto run = [&](std::size_t room) {
+    return libdeflate_deflate_decompress_ex(decompressor_.get(), deflated.data(), deflated.size(), out, room, &n_read,
+                                            &n_written);
   };
-  libdeflate_result result = run();
+  libdeflate_result result = run(needed + kSlack);
   bool has_end = true;
   if (result == LIBDEFLATE_BAD_DATA) {
     if (stream.data() != joined_.data()) {
@@ -94,9 +98,12 @@ Status PngInflater::inflate(const PngHeader& header, std::uint64_t needed, const
     std::memcpy(joined_.data() + stream.size(), kEndOfStream.data(), kEndOfStream.size());
     deflated = {stream.data() + 2, stream.size() - 2 + kEndOfStream.size()};
     has_end = false;
-    result = run();
+    result = run(needed + kSlack + kMarkBytes);
+    if (result != LIBDEFLATE_SUCCESS || n_read != deflated.size() || n_written < kMarkBytes ||
+        std::memcmp(out + n_written - kMarkBytes, kEndOfStream.data() + 5, kMarkBytes) != 0)
+      return corrupt(header, "the image data of a PNG is not a valid zlib stream: it is damaged or truncated");
+    n_written -= kMarkBytes;
   }
-  if (result == LIBDEFLATE_BAD_DATA) return corrupt(header, "the image data of a PNG is not a valid zlib stream");
   bytes = out;
   if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return {};
   if (n_written < needed) return corrupt(header, kTooShort);

@@ -33,9 +33,9 @@ def encode(
     """Encode images losslessly as .hri.
 
     Reads every format that Pillow reads, and NumPy's .npy. With the extra
-    'imagecodecs' also 16-bit RGB, JPEG XL, JPEG 2000, AVIF and more. All bits
-    are kept: an image that could only be read with 8 bits is an error. ICC,
-    EXIF and XMP metadata is kept; EXIF orientation is not applied.
+    'imagecodecs' also JPEG XL, JPEG 2000, AVIF, 16-bit RGB TIFF and more. All
+    bits are kept: an image that could only be read with 8 bits is an error.
+    ICC, EXIF and XMP metadata is kept; EXIF orientation is not applied.
 
     If a file cannot be encoded, it is reported, the others are still encoded,
     and the exit code is 1.

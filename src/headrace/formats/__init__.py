@@ -14,6 +14,7 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any, cast
 
+from headrace import _core
 from headrace.errors import HeadraceError, UnsupportedImage
 from headrace.formats import exif
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region, byte_view
@@ -95,9 +96,7 @@ def has_more_pages(data: Buffer) -> bool:
     """Return whether a file contains more than the image that `decode` returns: TIFF pages, GIF or APNG frames."""
     name = sniff(data)
     if name == "png":
-        from headrace.formats.containers import _png_chunks  # noqa: PLC0415
-
-        return _png_chunks.is_animated(byte_view(data))
+        return _core.is_animated_png(byte_view(data))
     if name is not None:
         return False  # the decoder refuses an animated WebP
     from headrace.formats import foreign  # noqa: PLC0415 - rarely needed, and brings Pillow

@@ -4,7 +4,7 @@
 `decode` serves `headrace build`: BMP, GIF, PNM and TIFF through Pillow, others through imagecodecs. `read_picture`
 serves `headrace encode`: every format that Pillow opens, including PNG and JPEG, with Pillow's meaning of palettes and
 transparent colors. Pillow silently reduces some files to 8 bits or drops bands. `_lossless_codec` recognizes these
-before a pixel is decoded; they go to imagecodecs, or are refused.
+before a pixel is decoded; they go to our own PNG decoder or to imagecodecs, or are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace.errors import CorruptImage, UnsupportedImage
-from headrace.formats import optional
+from headrace.formats import optional, png
 from headrace.formats._pixels import check_pixels, decoder_errors, deliver
 from headrace.formats._types import MAX_PIXELS, Color, Region, byte_view, check_color
 from headrace.formats.containers import _tiff
@@ -186,13 +186,25 @@ def read_picture(data: bytes, suffix: str, *, max_pixels: int) -> Picture:
             if image.mode == "CMYK":
                 raise UnsupportedImage("an .hri file cannot hold CMYK with 16 bits; convert the file to RGB")
             _refuse_pages(data)
-            purpose = f"to read this {image.format} file with all its bits"
-            array = optional.decode(codec, view, max_pixels=max_pixels, purpose=purpose)
-            if b"eXIf" in data:
-                image.load()  # the EXIF of a PNG may follow its pixels
+            if codec == "png":
+                array = _deep_png(view, image, max_pixels)
+            else:
+                purpose = f"to read this {image.format} file with all its bits"
+                array = optional.decode(codec, view, max_pixels=max_pixels, purpose=purpose)
         else:
             array = _array(image, "keep") if image.mode == "I" else pillow.to_array(image)
         return Picture(array, pillow.metadata_of(image))
+
+
+def _deep_png(view: memoryview, image: ImageFile, max_pixels: int) -> npt.NDArray[Any]:
+    """Return the pixels of a PNG with color of 16 bits. A transparent color becomes an alpha channel, as in Pillow."""
+    array = png.FORMAT.decode(view, max_pixels=max_pixels)
+    image.load()  # metadata may follow the pixels
+    key = image.info.get("transparency")
+    if key is None:
+        return array
+    opaque = (array != key).any(axis=2, keepdims=True)
+    return np.concatenate((array, opaque * np.uint16(65535)), axis=2)
 
 
 def _check_picture(image: ImageFile, data: bytes, max_pixels: int) -> None:

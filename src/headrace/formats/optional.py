@@ -32,7 +32,6 @@ SUFFIXES = {
     ".jp2": "jpeg2k",
     ".jxl": "jpegxl",
     ".jxr": "jpegxr",
-    ".png": "png",
     ".tif": "tiff",
     ".tiff": "tiff",
 }

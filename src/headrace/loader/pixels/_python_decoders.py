@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python threads that decode formats which the C++ core cannot: WebP, and JPEG in a build without libjpeg-turbo.
+"""Python threads that decode WebP, the one format of datasets that the C++ core does not decode.
 
 The core reads and checks the bytes. A thread calls the format's library, which releases the GIL while it works, and
 returns the pixels to the core for the transforms. The threads refer to the engine and not to the loader, so they do not
