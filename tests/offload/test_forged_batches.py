@@ -27,9 +27,9 @@ from headrace.loader import Loader
 from headrace.offload import Offload
 from headrace.offload.exchange._batch_file import batch_file, pack_batch
 from headrace.offload.exchange._batch_header import NAMES
-from headrace.offload.exchange._documents import WORKER_CELL, BatchName, Heartbeat, Origin
-from headrace.offload.exchange._files import SilenceTimer
+from headrace.offload.exchange._files import read_cell
 from headrace.offload.exchange._folder import rank_folders
+from headrace.offload.exchange._names import WORKER_CELL, BatchName, Origin
 from headrace.offload.worker._rank import BatchMaker, RankCells
 from headrace.transforms import Recipe
 
@@ -61,7 +61,7 @@ class Forger:
             time.sleep(0.005)
 
     def _serve(self, cells: RankCells) -> None:
-        assert cells.claim(SilenceTimer())
+        assert cells.claim()
         maker = BatchMaker(open_dataset(self._dataset), Recipe.from_json(json.dumps(cells.recipe)), threads=1)
         made: set[BatchName] = set()
         while not self._stop.is_set():
@@ -73,12 +73,9 @@ class Forger:
                         self._publish(cells, maker, name)
                         made.add(name)
                 marks = ((*each[:3], each.bottom, each.top),)
-                beat = Heartbeat("", "", 0, "working", marks=marks, seconds_per_batch=0.001, ahead_bytes=1 << 20)
-                cells.write(beat)
+                cells.write(state="working", marks=marks, seconds_per_batch=0.001, ahead_bytes=1 << 20)
                 if self._beat is not None:
-                    session, worker = cells.origin.session, "forger"
-                    honest = {**beat.to_json(), "session": session, "worker": worker, "beat": cells._beat}
-                    self._beat(cells.folder / WORKER_CELL, {**honest, "process": list(cells._process)})
+                    self._beat(cells.folder / WORKER_CELL, read_cell(cells.folder / WORKER_CELL))
             time.sleep(0.002)
 
     def _publish(self, cells: RankCells, maker: BatchMaker, name: BatchName) -> None:

@@ -19,7 +19,7 @@ from headrace.loader.supply import Samples, Stack
 from headrace.offload._cost import resident_bytes
 from headrace.offload.exchange import BatchName, Heartbeat, HostExchange, Stretch
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes
-from headrace.offload.exchange._documents import BEAT_SECONDS, SILENT_SECONDS
+from headrace.offload.exchange._liveness import BEAT_SECONDS, SILENT_SECONDS
 
 ReadState: TypeAlias = Literal["ready", "bad", "pending"]
 

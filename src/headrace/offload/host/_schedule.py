@@ -18,10 +18,11 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
+from headrace.documents import DocumentReader
 from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, InvalidState, LoaderState, StopSign, check
 from headrace.offload.exchange import HostExchange, Stretch
-from headrace.offload.exchange._documents import MALFORMED, check_text, short_text
+from headrace.offload.exchange._documents import short_text
 from headrace.offload.host._supply import HostPace, OffloadSupply
 from headrace.offload.strategies._strategies import HOST_ONLY, Decision, Outlook, Pattern, Strategy, Times
 
@@ -38,6 +39,23 @@ _POLL_SECONDS = 0.005
 _MEASURE_SLOTS = 16
 
 _log = logging.getLogger("headrace.loader")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDecision:
+    """What rank 0 has decided at a slot; without a pattern it could not decide yet."""
+
+    pattern: Pattern | None
+    off: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPlan:
+    """What rank 0 publishes for the other ranks of an epoch."""
+
+    iteration: int
+    decisions: dict[str, PublishedDecision]
+    """By slot."""
 
 
 @dataclass(slots=True)
@@ -142,11 +160,10 @@ class EpochScheduler:
         # Nothing is known on any rank in the first epoch of a process; later rank 0 decides whether it knows enough.
         self._due = 0 if knowledge.iterations else self._first
         knowledge.iterations += 1
-        self._iteration = knowledge.iterations
         self._decided = False
         self._bottom = 0
         self._worker_seconds: list[float] = []
-        self._decisions: dict[str, Any] = {}
+        self._published = PublishedPlan(knowledge.iterations, {})
 
     @property
     def epoch(self) -> int:
@@ -239,9 +256,9 @@ class EpochScheduler:
             return self._read_decision(exchange, slot, stop), None
         decision, times = self._judge(supply)
         if self._plan.world_size > 1 and exchange is not None:
-            pattern = None if decision is None or decision.pattern is None else decision.pattern.to_json()
-            self._decisions[str(slot)] = {"pattern": pattern, "off": None if decision is None else decision.off}
-            exchange.publish_plan(self.epoch, {"iteration": self._iteration, "decisions": self._decisions})
+            published = PublishedDecision(decision and decision.pattern, decision and decision.off)
+            self._published.decisions[str(slot)] = published
+            exchange.publish_plan(self.epoch, asdict(self._published))
             if exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}"), times
         return decision, times
@@ -262,12 +279,17 @@ class EpochScheduler:
         deadline = time.monotonic() + PLAN_SECONDS
         found = "no plan"
         while time.monotonic() < deadline:
-            plan = exchange.read_plan(self.epoch)
+            document = exchange.read_plan(self.epoch)
             try:
-                if plan is not None and plan.get("iteration") == self._iteration and str(slot) in plan["decisions"]:
-                    return _parse_decision(plan["decisions"][str(slot)])
-                found = "no plan" if plan is None else "a plan without this decision"
-            except MALFORMED as error:  # written by somebody else; rank 0 may still write its own
+                if document is not None:
+                    plan = DocumentReader().read(PublishedPlan, document, "the plan")
+                    if plan.iteration == self._published.iteration and str(slot) in plan.decisions:
+                        decided = plan.decisions[str(slot)]
+                        if decided.pattern is None:
+                            return None
+                        return Decision(decided.pattern, None if decided.off is None else short_text(decided.off))
+                    found = "a plan without this decision"
+            except (ValueError, RecursionError) as error:  # written by somebody else; rank 0 may still write its own
                 found = short_text(f"a plan that is not valid ({error})")
             if exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}")
@@ -302,11 +324,3 @@ class EpochScheduler:
             return
         self._worker_seconds.append(seconds)
         known.worker_seconds = median(self._worker_seconds)
-
-
-def _parse_decision(document: Any) -> Decision | None:
-    """Read rank 0's decision at a slot; raises one of `MALFORMED` if it is not valid."""
-    off = document["off"] if document["off"] is None else check_text("off", document["off"])
-    if document["pattern"] is None:
-        return None
-    return Decision(Pattern.from_json(document["pattern"]), off)
