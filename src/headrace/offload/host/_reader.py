@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias
 
 from headrace.errors import BadPreparedBatch
 from headrace.loader.supply import Samples, Stack
-from headrace.offload._cost import resident_bytes
 from headrace.offload.exchange import BatchName, Heartbeat, HostExchange, Stretch
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes
 from headrace.offload.exchange._liveness import BEAT_SECONDS, SILENT_SECONDS
@@ -27,7 +26,6 @@ READ_AHEAD = 2
 # How old the offload worker's heartbeat may be. The exchange's thread reads it with each beat, and that value is used
 # here, because a read costs the host 0.15 ms. Until there is a worker, it is read more often.
 _BEAT_AGE_SECONDS, _NO_WORKER_SECONDS = BEAT_SECONDS, 0.02
-_MEMORY_SECONDS = 2.0
 # A batch that is not there is looked for after 0.9 of the time that a batch takes, then ten times per batch: each look
 # costs 0.1 ms on a host whose cores are all busy.
 _EXPECTED_SHARE = 0.9
@@ -56,6 +54,7 @@ class PreparedBatches:
         shapes: BatchShapes,
         samples: Callable[[int], Samples],
         read_ahead: int = READ_AHEAD,
+        sample_memory: Callable[[], None] = lambda: None,
     ) -> None:
         """Without an exchange there are none.
 
@@ -65,10 +64,11 @@ class PreparedBatches:
             shapes: Computes what batches must contain.
             samples: Returns the samples of a batch. Called by the reading thread.
             read_ahead: How many batches are read ahead.
+            sample_memory: Called regularly, to measure the memory of this process.
 
         """
         self._exchange, self._last, self._shapes, self._samples = exchange, last, shapes, samples
-        self._read_ahead = read_ahead
+        self._read_ahead, self._sample_memory = read_ahead, sample_memory
         self._expected: tuple[int, Samples, BatchShape | None] | None = None
         self._failed: str | None = None
         self._changed = threading.Condition()
@@ -82,15 +82,13 @@ class PreparedBatches:
         self.ended = False
         """Whether the reading thread should end."""
         self._updated = self._last_read = self._requested = time.monotonic()
-        self._read_at = self._memory_at = 0.0
+        self._read_at = 0.0
         self.beat: Heartbeat | None = None
         self.silent_seconds = 0.0
         self.batch_bytes = 0
         self.read_seconds: deque[float] = deque(maxlen=16)
         self.read_cpu: deque[float] = deque(maxlen=16)
         """Of the last batches: elapsed time, and CPU time of the reading thread."""
-        self.memory: list[float] = [0.0, 0.0, 0.0]
-        """Of this process: number of samples, their sum in bytes, and the largest."""
 
     # For the thread that supplies the trainer.
 
@@ -193,9 +191,7 @@ class PreparedBatches:
             self.beat = self._exchange.heartbeat(self._max_beat_age)
             self.silent_seconds = self._exchange.silent_seconds
         self._updated = time.monotonic()
-        if self._updated > self._memory_at + _MEMORY_SECONDS:
-            self._memory_at, resident = self._updated, resident_bytes()
-            self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
+        self._sample_memory()
 
     @property
     def _max_beat_age(self) -> float:

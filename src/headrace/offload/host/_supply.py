@@ -29,7 +29,8 @@ from headrace.loader.supply import (
     wait_for,
 )
 from headrace.offload.host._reader import PreparedBatches, ReadingThread
-from headrace.offload.strategies._strategies import Pattern, Times
+from headrace.offload.strategies._patterns import Pattern
+from headrace.offload.strategies._times import Times
 
 Outcome: TypeAlias = Literal["prepared", "late", "lost", "bad"]
 
