@@ -19,10 +19,11 @@ from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
 from headrace.offload import BatchName, Pattern
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
-from headrace.offload.host import _supply
+from headrace.offload.host import _pace
 from headrace.offload.host._figures import report_epoch
+from headrace.offload.host._pace import HostPace, PaceMeter
 from headrace.offload.host._schedule import EpochRecord, OffloadKnowledge
-from headrace.offload.host._supply import HostPace, PaceMeter, wait_limit
+from headrace.offload.host._supply import wait_limit
 from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (
     HorizontalFlip,
@@ -44,18 +45,21 @@ class Clock:
 
     def __init__(self, monkeypatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(_supply.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(_pace.time, "perf_counter", lambda: self.now)
 
 
 def measured(clock, batches, *, host, step, busy, pause_at=None, made_for_each=1):
     """A trainer of `step` seconds and a host of `host`, which is waited for where it is slower."""
     meters, engine = Meters(), {"read_seconds": 0.0, "decode_seconds": 0.0, "transform_seconds": 0.0, "images": 0}
-    meter = PaceMeter(meters, lambda: engine, threads=2, images_per_batch=8)
+    meter = PaceMeter(meters, engine.copy, threads=2, images_per_batch=8)
     for number in range(batches):
         meters.steps.append(step)
         waited = max(0.0, host - step)
         clock.now += step + waited + (50.0 if number == pause_at else 0.0)
-        meter.count(waited)
+        if number:
+            meter.done.append((clock.now, waited))
+        else:
+            meter.start()
         engine["decode_seconds"] += busy * 2 * made_for_each
         engine["images"] += 8 * made_for_each
     return meter.pace()

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from headrace.documents import DocumentReader
 from headrace.offload.exchange._liveness import UNKNOWN, Process, is_gone
-from headrace.offload.exchange._names import VERSION, Stretch, is_name
+from headrace.offload.exchange._names import NAME_PATTERN, VERSION, Stretch
 from headrace.terminal import printable
 
 MAX_STRETCHES = 8
@@ -148,7 +148,7 @@ def read_document(kind: type[_Document], document: dict[str, Any], where: str) -
 
 def _check_names(*names: str) -> None:
     for name in names:
-        if not is_name(name):
+        if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"a session or worker must be 1 to 64 letters, digits, '-' and '_'; found {show(name)}")
 
 
@@ -194,6 +194,8 @@ _DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 def short_text(value: str) -> str:
     """Return untrusted text on one printable line of at most `MAX_TEXT` characters."""
+    if len(value) <= MAX_TEXT and value.isprintable():
+        return value
     shown = printable(value[: MAX_TEXT + 1])
     return shown if len(shown) <= MAX_TEXT else shown[: MAX_TEXT - 1] + "…"
 

@@ -33,13 +33,13 @@ from headrace.offload.exchange._files import (
 from headrace.offload.exchange._liveness import is_gone
 from headrace.offload.exchange._names import (
     HOST_CELL,
+    NAME_PATTERN,
     RECIPE,
     ROWS,
     SUFFIX,
     TEMPORARY,
     WORKER_CELL,
     batch_of,
-    is_name,
     rank_of,
 )
 
@@ -196,7 +196,7 @@ def unfinished_folders(exchange: Path) -> Iterator[Path]:
 
 def _folders_in_runs(exchange: Path) -> Iterator[Path]:
     for run in _folders(exchange):
-        if is_name(run.name):
+        if NAME_PATTERN.fullmatch(run.name):
             yield from _folders(run)
 
 

@@ -29,7 +29,8 @@ WORKER_CELL = "near"
 SUFFIX = ".safetensors"
 TEMPORARY = ".tmp"
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Of a run, a session or an offload worker."""
 _RANK = re.compile(r"rank-(0|[1-9][0-9]{0,8})")
 _BATCH = re.compile(r"([0-9]{1,10})-([0-9]{1,15})-([0-9]{1,15})-([0-9]{1,15})\.safetensors")
 
@@ -68,13 +69,8 @@ class Origin(NamedTuple):
     """Digest of the recipe's file."""
 
 
-def is_name(text: str) -> bool:
-    """Whether a text may name a run, a session or an offload worker."""
-    return _NAME.fullmatch(text) is not None
-
-
 def run_folder(exchange: Path, run: str) -> Path:
-    if not is_name(run):
+    if not NAME_PATTERN.fullmatch(run):
         raise ExchangeError(f"the name of a run must be 1 to 64 letters, digits, '-' and '_'; got {run!r}")
     return exchange / run
 

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.offload._cost import ProcessCost
+from headrace.offload.host._pace import BUSY
 from headrace.offload.host._schedule import OffloadKnowledge
-from headrace.offload.host._supply import BUSY, OffloadCounts
+from headrace.offload.host._supply import OffloadCounts
 from headrace.offload.strategies._times import seconds_text
 
 _MAX_EPOCHS = 1000

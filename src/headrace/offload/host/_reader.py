@@ -79,8 +79,8 @@ class PreparedBatches:
         self._next: Stretch | None = None
         self._must_request = True
         self._unreported = 0
-        self.ended = False
-        """Whether the reading thread should end."""
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="headrace-offload", daemon=True)
         self._updated = self._last_read = self._requested = time.monotonic()
         self._read_at = 0.0
         self.beat: Heartbeat | None = None
@@ -116,11 +116,24 @@ class PreparedBatches:
             self._pass_skipped()
             self._request_soon()
 
-    def end(self) -> None:
-        """Wake the reading thread, so that it ends at once."""
+    def start(self) -> None:
+        """Start to read, when the first request is known: the offload worker would remove its batches at an empty one.
+
+        After the end, only batches of the next epoch are still requested.
+        """
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the reading thread end, without waiting for it. Takes no lock, so finalizers may call it."""
+        self._ended = True
+
+    def join(self) -> None:
+        """End the reading thread and wait for it."""
         with self._changed:
-            self.ended = True
+            self._ended = True
             self._changed.notify_all()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _request_soon(self) -> None:
         """Write the request at once: otherwise the offload worker makes batches that are not wanted any more."""
@@ -185,6 +198,17 @@ class PreparedBatches:
 
     # For the reading thread.
 
+    def _run(self) -> None:
+        while not self._ended and threading.main_thread().is_alive():
+            try:
+                self.request()
+                self.step()
+            except Exception as error:  # noqa: BLE001 - the trainer must not wait for this thread, whatever happens
+                self._fail(error)
+                break
+        if threading.main_thread().is_alive():
+            self.request(last=True)
+
     def update(self) -> None:
         """Read the offload worker's heartbeat."""
         if self._exchange is not None:
@@ -204,12 +228,12 @@ class PreparedBatches:
         number = self._top - 1
         if self._has_enough:
             with self._changed:
-                if self._has_enough and not self.ended:
+                if self._has_enough and not self._ended:
                     self._changed.wait(_BEAT_AGE_SECONDS)
             return
         if (early := self._read_at - time.monotonic()) > 0:
             with self._changed:
-                if not self.ended:
+                if not self._ended:
                     self._changed.wait(early)
             return
         try:
@@ -240,7 +264,7 @@ class PreparedBatches:
         self.batch_bytes = prepared.n_bytes
         self._settle(number, (samples, stacks), "")
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Expect nothing more in this epoch, after an unexpected error of the reading thread."""
         self._failed = f"prepared batches cannot be read: {type(error).__name__}: {error}"
         _log.warning("offload: %s; the host makes all batches of this epoch", self._failed)
@@ -302,36 +326,3 @@ class PreparedBatches:
             return now + _MAX_POLL_SECONDS
         soon = now + min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, seconds / 10))
         return max(soon, min(self._last_read + _EXPECTED_SHARE * seconds, now + BEAT_SECONDS))
-
-
-class ReadingThread:
-    """Reads prepared batches until it is stopped; then only batches of the next epoch are still requested."""
-
-    def __init__(self, prepared: PreparedBatches) -> None:
-        self._prepared = prepared
-        self._thread = threading.Thread(target=_run, args=(prepared,), name="headrace-offload", daemon=True)
-
-    def start(self) -> None:
-        """Start after the first request is known: the offload worker would remove its batches at an empty one."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let it end, without waiting for it. Takes no lock, so finalizers may call it."""
-        self._prepared.ended = True
-
-    def join(self) -> None:
-        self._prepared.end()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-
-
-def _run(prepared: PreparedBatches) -> None:
-    while not prepared.ended and threading.main_thread().is_alive():
-        try:
-            prepared.request()
-            prepared.step()
-        except Exception as error:  # noqa: BLE001 - the trainer must not wait for this thread, whatever happens
-            prepared.fail(error)
-            break
-    if threading.main_thread().is_alive():
-        prepared.request(last=True)

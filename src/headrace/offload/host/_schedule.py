@@ -22,7 +22,8 @@ from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, InvalidState, LoaderState, StopSign, check
 from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._documents import short_text
-from headrace.offload.host._supply import HostPace, OffloadSupply
+from headrace.offload.host._pace import HostPace
+from headrace.offload.host._supply import OffloadSupply
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
 from headrace.offload.strategies._strategies import Decision, Outlook, Strategy
 from headrace.offload.strategies._times import Times

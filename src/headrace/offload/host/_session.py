@@ -24,9 +24,10 @@ from headrace.offload._cost import CostMeter
 from headrace.offload.exchange import BatchName, HostExchange
 from headrace.offload.exchange._batch_file import BatchShapes, Buffers
 from headrace.offload.host._figures import report_epoch, summarise_offload
-from headrace.offload.host._reader import READ_AHEAD, PreparedBatches, ReadingThread
+from headrace.offload.host._pace import PaceMeter
+from headrace.offload.host._reader import READ_AHEAD, PreparedBatches
 from headrace.offload.host._schedule import EpochRecord, EpochScheduler, OffloadKnowledge
-from headrace.offload.host._supply import OffloadCounts, OffloadSupply, PaceMeter, Turns
+from headrace.offload.host._supply import OffloadCounts, OffloadSupply, Turns
 from headrace.offload.strategies._patterns import HOST_ONLY
 from headrace.offload.strategies._strategies import Strategy
 
@@ -80,14 +81,12 @@ class OffloadSession:
         given = record.recorded_pattern() or strategy.recorded(begun.epoch)
         if given is not None:
             scheduler.follow(given)
-        thread = ReadingThread(prepared)
         supply = OffloadSupply(
             epoch.make_batches(False),
             epoch.make_batches(True),
             gather,
             source,
             prepared,
-            thread,
             Turns(plan.remaining, given or (HOST_ONLY if strategy.follows_pattern else None)),
             ahead=self._context.batches_ahead,
             pace=PaceMeter(
@@ -101,7 +100,7 @@ class OffloadSession:
             finished=partial(report_epoch, self.knowledge, begun.epoch),
         )
         scheduler.request(supply)
-        thread.start()
+        prepared.start()
         taken = supply.taken
         return supply, lambda batches: record.after(batches, taken)
 
