@@ -10,7 +10,7 @@ from typing import Any
 from headrace.offload._cost import ProcessCost
 from headrace.offload.host._pace import BUSY
 from headrace.offload.host._schedule import OffloadKnowledge
-from headrace.offload.host._supply import OffloadCounts
+from headrace.offload.host._supply import REDONE, OffloadCounts
 from headrace.offload.strategies._times import seconds_text
 
 _MAX_EPOCHS = 1000
@@ -78,9 +78,9 @@ def summarise_offload(
     return {
         "strategy": strategy,
         "off": knowledge.off,
-        "host_batches": counts.host,
-        "offload_batches": counts.prepared,
-        "redone": {"late": counts.late, "lost": counts.lost, "bad": counts.bad, "helped": counts.helped},
+        "host_batches": counts.made.total() - counts.made["prepared"],
+        "offload_batches": counts.made["prepared"],
+        "redone": {outcome: counts.made[outcome] for outcome in REDONE},
         "given_up": list(counts.given_up),
         "offload_wait_seconds": counts.wait_seconds,
         "longest_wait_seconds": counts.longest_wait,

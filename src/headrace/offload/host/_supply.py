@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -27,8 +27,12 @@ from headrace.offload.host._pace import PaceMeter
 from headrace.offload.host._reader import PreparedBatches
 from headrace.offload.strategies._patterns import Pattern
 
-Outcome: TypeAlias = Literal["prepared", "late", "lost", "bad"]
+Outcome: TypeAlias = Literal["host", "prepared", "helped", "late", "lost", "bad"]
+"""How a batch was made: by the host for a slot of its own; by the offload worker; by the host to help a slow worker, or
+because the prepared batch was late, lost or bad."""
 
+REDONE: tuple[Outcome, ...] = ("late", "lost", "bad", "helped")
+"""The outcomes of a slot of the offload worker whose batch the host has made."""
 MAX_LATE = 2
 """After this many late batches in a row, no prepared batch is used until the next epoch."""
 MAX_BAD = 8
@@ -48,13 +52,7 @@ _MAX_HELPED = 4
 class OffloadCounts:
     """Which side made how many batches since the loader was created, and how long it waited for prepared ones."""
 
-    host: int = 0
-    prepared: int = 0
-    helped: int = 0
-    """Made by the host while it waited for a slow offload worker."""
-    late: int = 0
-    lost: int = 0
-    bad: int = 0
+    made: Counter[Outcome] = field(default_factory=Counter)
     wait_seconds: float = 0.0
     longest_wait: float = 0.0
     longest_limit: float = 0.0
@@ -201,7 +199,7 @@ class OffloadSupply:
         """One above the last batch that the host has begun, from the head."""
         self._redone: dict[int, Draft] = {}
         self._helped: dict[int, Draft] = {}
-        self._late_in_a_row = self._bad_in_a_row = 0
+        self._in_a_row = Counter[Outcome]()
         self.given_up: str | None = None
         """Why no more prepared batches are used in this epoch, if so."""
         self.taken = bytearray()
@@ -224,6 +222,7 @@ class OffloadSupply:
         waited = None
         if isinstance(draft.batch, PreparedPixels):
             self._wait_for_prepared(draft.batch, stop)
+            self._judge(draft.batch)
         else:
             begun = time.perf_counter()
             wait_for(draft.batch, stop)
@@ -232,7 +231,6 @@ class OffloadSupply:
             self.pace.start()
         else:
             self.pace.done.append((time.perf_counter(), waited))
-        self._count(draft.batch)
         self._submit(stop)
         if not self.turns.remaining:
             self._finished(self.turns.batches, self._prepared_count, time.perf_counter() - self._begun)
@@ -241,21 +239,21 @@ class OffloadSupply:
     def _head_draft(self) -> Draft:
         draft = self._host.popleft()
         self.turns.take(prepared=False)
+        self._counts.made["host"] += 1
         return draft
 
     def _tail_draft(self) -> Draft:
         number = self.turns.take(prepared=True)
         if number < self.claimed:  # the host began it before the plan gave it to the worker
             self.claimed = number
+            self._counts.made["host"] += 1
             return self._host.pop()
-        if number in self._helped:
-            self.prepared.skip_from(number)
-            self._counts.helped += 1
-            return self._helped.pop(number)
-        if number in self._redone:
-            self.prepared.skip_from(number)
-            self._counts.lost += 1
-            return self._redone.pop(number)
+        own: tuple[tuple[Outcome, dict[int, Draft]], ...] = (("helped", self._helped), ("lost", self._redone))
+        for outcome, drafts in own:
+            if number in drafts:
+                self.prepared.skip_from(number)
+                self._counts.made[outcome] += 1
+                return drafts.pop(number)
         rows, repeat = self.prepared.samples(number) or samples_of(self._tail, number, self._gather)
         epoch, source = self._batches.epoch, self._source
         pixels = PreparedPixels(self.prepared, number, self.limit, lambda: source.submit(rows, epoch))
@@ -271,31 +269,23 @@ class OffloadSupply:
         beat = self.prepared.beat
         return 0.0 if self.given_up else wait_limit(None if beat is None else beat.seconds_per_batch)
 
-    def _count(self, pixels: PixelBatch) -> None:
-        counts = self._counts
-        if not isinstance(pixels, PreparedPixels):
-            counts.host += 1
-            return
+    def _judge(self, pixels: PreparedPixels) -> None:
+        """Count a slot of the offload worker, and give up after too many that brought no prepared batch."""
+        counts, outcome = self._counts, pixels.outcome
+        counts.made[outcome] += 1
         counts.wait_seconds += pixels.waited
         counts.longest_wait = max(counts.longest_wait, pixels.waited)
         counts.longest_limit = max(counts.longest_limit, self.limit)
-        if pixels.outcome == "prepared":
-            counts.prepared += 1
+        self._in_a_row[outcome] += 1
+        if outcome == "prepared":
+            self._in_a_row.clear()
             self._prepared_count += 1
-            self._late_in_a_row = self._bad_in_a_row = 0
-            return
-        counts.host += 1
-        setattr(counts, pixels.outcome, getattr(counts, pixels.outcome) + 1)
-        if self.given_up is not None:
-            return
-        self._late_in_a_row += pixels.outcome == "late"
-        self._bad_in_a_row += pixels.outcome == "bad"
-        if self._late_in_a_row >= MAX_LATE:
-            self.give_up(f"{MAX_LATE} prepared batches in a row were late by {self.limit:.3g} s")
-        elif self._bad_in_a_row >= MAX_BAD:
-            self.give_up(f"{MAX_BAD} prepared batches in a row could not be used")
+        elif self.given_up is None and self._in_a_row["late"] >= MAX_LATE:
+            self._give_up(f"{MAX_LATE} prepared batches in a row were late by {self.limit:.3g} s")
+        elif self.given_up is None and self._in_a_row["bad"] >= MAX_BAD:
+            self._give_up(f"{MAX_BAD} prepared batches in a row could not be used")
 
-    def give_up(self, why: str) -> None:
+    def _give_up(self, why: str) -> None:
         """Use no more prepared batches in this epoch; the host makes those of their slots."""
         self.given_up = why
         self._counts.given_up.append(why)
