@@ -55,11 +55,14 @@ class HostHeartbeat:
     def read(self, max_age: float = 0.0) -> Heartbeat | None:
         """Return the offload worker's heartbeat, read at most `max_age` seconds ago; None if there is none."""
         now = time.monotonic()
-        if now - self._read_at >= max_age:
-            self._read_at, self._found = now, None
-            with contextlib.suppress(OSError, ValueError):
-                self._found = self.near.read()
-        return self._found
+        if now - self._read_at < max_age:
+            return self._found
+        try:
+            beat = self.near.read()
+        except (OSError, ValueError):
+            beat = None
+        self._found, self._read_at = beat, now  # in this order, for other threads
+        return beat
 
     @property
     def silent_seconds(self) -> float:

@@ -112,7 +112,6 @@ class RankCells:
 
     def update(self) -> bool:
         """Read the host's cell; return whether the request has changed. RankGone if the host is done."""
-        self.fault = None
         try:
             request = self._read_request()
         except FileNotFoundError:
@@ -120,6 +119,7 @@ class RankCells:
         except ValueError as error:
             self.fault = str(error)
             return False
+        self.fault = None
         if request.closed or request.session != self.origin.session:
             raise RankGone(f"{self.folder}: the host has {'closed' if request.closed else 'begun a new session'}")
         changed = request.stretches != self.request.stretches

@@ -170,7 +170,7 @@ class RankSearch:
 
     def _claim(self, rank: int, known: KnownRank) -> ServedRank | None:
         cells = RankCells(known.folder, rank, self._worker, self._makers.max_rows)
-        if not cells.claim():
+        if known.is_held(self._worker) or not cells.claim():  # reading a large selection may have taken long
             return None
         files = PublishedBatches(known.folder, rank, self._worker)
         try:
