@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON documents (plans, calibrations, reports) from and to frozen dataclasses, with every value checked on reading.
 
-A dataclass is an object with the names of its fields, and a tuple is a list. Numbers are finite and not negative.
+A dataclass is an object with the names of its fields. A tuple is a list, and a NamedTuple a list of its fields. Numbers
+are finite and not negative.
 """
 
 from __future__ import annotations
@@ -83,6 +84,12 @@ class DocumentReader:
             if value not in get_args(hint):
                 raise self._invalid(where, value, f"one of {', '.join(map(repr, get_args(hint)))}")
             return value
+        if hasattr(hint, "_fields"):
+            types = get_type_hints(hint)
+            if not isinstance(value, list) or len(value) != len(types):
+                raise self._invalid(where, value, f"a list of {', '.join(types)}")
+            pairs = zip(types.items(), value, strict=True)
+            return hint(*(self._value(each, item, f"{where}.{name}") for (name, each), item in pairs))
         if hint in (int, float):
             return self._number(hint, value, where)
         if not isinstance(value, hint):

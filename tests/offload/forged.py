@@ -15,9 +15,10 @@ import numpy as np
 from headrace.offload import HostExchange
 from headrace.offload.exchange._batch_file import BatchFile
 from headrace.offload.exchange._batch_header import CHECKSUM_PLACE
-from headrace.offload.exchange._documents import HostRequest, this_process
+from headrace.offload.exchange._documents import HostRequest
 from headrace.offload.exchange._files import CELL_BYTES, pack_cell
 from headrace.offload.exchange._folder import make_rank_folder
+from headrace.offload.exchange._liveness import this_process
 from headrace.records.checksum import crc32c, to_hex
 
 DEEP = "[" * 3000
@@ -46,7 +47,8 @@ def raw_member(document: dict[str, Any], name: str, text: str) -> bytes:
 
 def plant(folder: Path, recipe: dict[str, Any], **request: Any) -> HostRequest:
     """Make a rank that is as it should be, and that nobody keeps."""
-    made = HostRequest(**{"session": os.urandom(8).hex(), "beat": 1, "process": this_process(), **request})
+    defaults = {"session": os.urandom(8).hex(), "beat": 1, "stretches": (), "closed": False}
+    made = HostRequest(**{**defaults, "process": this_process(), **request})
     content = json.dumps(recipe, sort_keys=True, separators=(",", ":")).encode()
     make_rank_folder(folder, made, content, None)
     return made

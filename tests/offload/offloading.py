@@ -20,7 +20,8 @@ from typing import Any
 from tests.loader.datasets import assert_equal, copied
 
 from headrace.loader import Loader
-from headrace.offload.strategies._strategies import Mte, Paced, Pattern, Wrr
+from headrace.offload.strategies._patterns import Pattern
+from headrace.offload.strategies._strategies import Mte, Paced, Wrr
 from headrace.offload.worker import OffloadWorker
 from headrace.transforms import HorizontalFlip, Normalize, RandomResizedCrop
 

@@ -17,8 +17,9 @@ from tests.offload.exchanges import files_in, make_loader, name_of, stretch, tak
 from headrace.errors import ExchangeError
 from headrace.offload import HostExchange, Stretch
 from headrace.offload.exchange._batch_file import pack_batch
-from headrace.offload.exchange._documents import HOST_CELL, NO_WORKER, RECIPE, ROWS, WORKER_CELL, HostRequest, Origin
+from headrace.offload.exchange._documents import NO_WORKER, HostRequest
 from headrace.offload.exchange._files import Refused, open_file, opened_folder, read_small_file
+from headrace.offload.exchange._names import HOST_CELL, RECIPE, ROWS, WORKER_CELL, Origin
 from headrace.offload.worker import OffloadWorker
 from headrace.offload.worker._rank import PublishedBatches, ServedRank
 

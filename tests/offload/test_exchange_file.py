@@ -15,10 +15,16 @@ from tests.loader.datasets import assert_equal
 from headrace.errors import BadPreparedBatch
 from headrace.offload import BatchName, Stretch
 from headrace.offload.exchange import _batch_file
-from headrace.offload.exchange._batch_file import BatchReader, BatchWriter, Buffers, Unpacker, batch_file, pack_batch
+from headrace.offload.exchange._batch_file import (
+    BatchReader,
+    BatchWriter,
+    Buffers,
+    batch_file,
+    is_within,
+    pack_batch,
+)
 from headrace.offload.exchange._batch_header import CHECKSUM_PLACE
-from headrace.offload.exchange._documents import Origin, batch_of, is_run, rank_of
-from headrace.offload.worker._rank import is_wanted
+from headrace.offload.exchange._names import NAME_PATTERN, Origin, batch_of, rank_of
 from headrace.records.checksum import crc32c
 
 NAME = BatchName(epoch=3, rank=1, start=0, stop=640, number=39)
@@ -47,12 +53,14 @@ def written(batch: dict, declined: str | None = None, name: BatchName = NAME) ->
     return content
 
 
-def read(content: bytes | bytearray, name: BatchName = NAME, origin: Origin = ORIGIN, unpacker: Unpacker | None = None):
+def read(
+    content: bytes | bytearray, name: BatchName = NAME, origin: Origin = ORIGIN, reader: BatchReader | None = None
+):
     blanked = bytearray(content)
     begin, size = CHECKSUM_PLACE
     blanked[begin : begin + size] = b"0" * size
     content = np.frombuffer(bytearray(content), np.uint8)
-    return (unpacker or Unpacker(origin)).unpack(content, crc32c(blanked), name, "a/file")
+    return (reader or BatchReader(origin)).unpack(content, crc32c(blanked), name, "a/file")
 
 
 def test_everything_that_a_batch_can_hold_comes_back():
@@ -157,13 +165,13 @@ def test_a_batch_of_another_place_or_run_is_foreign(name, origin, label):
 
 
 def test_a_header_that_is_known_is_not_taken_apart_again():
-    unpacker = Unpacker(ORIGIN)
+    reader = BatchReader(ORIGIN)
     batches = [{"image": np.full((2, 3), at, np.uint8), "number": np.arange(2)} for at in range(12)]
     known = set()
     for at in (11, 10, 9, 8, 1):
         name = NAME._replace(number=at)
-        assert_equal(read(written(batches[at], name=name), name, unpacker=unpacker), batches[at])
-        known.add(id(unpacker._last))
+        assert_equal(read(written(batches[at], name=name), name, reader=reader), batches[at])
+        known.add(id(reader._last))
 
     assert len(known) == 1
 
@@ -181,20 +189,20 @@ def test_a_header_that_is_known_is_not_taken_apart_again():
     ],
 )
 def test_a_header_that_is_known_is_still_that_of_another_batch(name, label):
-    unpacker = Unpacker(ORIGIN)
+    reader = BatchReader(ORIGIN)
     content = written(make_batch())
-    read(content, unpacker=unpacker)
+    read(content, reader=reader)
 
     with pytest.raises(BadPreparedBatch, match=f"{label} must be .*; found"):
-        read(content, name, unpacker=unpacker)
-    assert_equal(read(content, unpacker=unpacker), make_batch())
+        read(content, name, reader=reader)
+    assert_equal(read(content, reader=reader), make_batch())
 
 
 def test_batches_of_other_shapes_follow_each_other():
-    unpacker = Unpacker(ORIGIN)
+    reader = BatchReader(ORIGIN)
     for shape in ((3, 5), (5, 3), (15,), (4000,), (5, 3)):
         batch = {"image": np.arange(np.prod(shape), dtype=np.int16).reshape(shape)}
-        assert_equal(read(written(batch), unpacker=unpacker), batch)
+        assert_equal(read(written(batch), reader=reader), batch)
 
 
 def test_another_program_s_safetensors_are_foreign():
@@ -287,7 +295,8 @@ class TestReader:
     @pytest.mark.parametrize("direct", [True, False])
     def test_it_gives_writable_views_of_aligned_memory(self, tmp_path, direct):
         batch = make_batch()
-        reader = BatchReader(ORIGIN, direct=direct)
+        reader = BatchReader(ORIGIN)
+        reader.direct = direct
         prepared = reader.read(self.write(tmp_path, batch), NAME)
 
         assert_equal(prepared.arrays, batch)
@@ -367,15 +376,13 @@ def test_names_are_read_as_they_are_written():
         *(0, 12),
         *(None, None, None),
     ]
-    assert is_run("a-B_9")
-    assert not is_run("../a")
-    assert not is_run("")
+    assert [bool(NAME_PATTERN.fullmatch(name)) for name in ("a-B_9", "../a", "")] == [True, False, False]
 
 
 def test_a_stretch_wants_what_lies_between_its_ends():
     stretches = [Stretch(3, 0, 640, 30, 40)]
 
-    assert is_wanted(NAME, stretches)
-    assert not is_wanted(NAME._replace(number=40), stretches)
-    assert not is_wanted(NAME._replace(number=29), stretches)
-    assert not is_wanted(NAME._replace(stop=641), stretches)
+    assert is_within(NAME, stretches)
+    assert not is_within(NAME._replace(number=40), stretches)
+    assert not is_within(NAME._replace(number=29), stretches)
+    assert not is_within(NAME._replace(stop=641), stretches)

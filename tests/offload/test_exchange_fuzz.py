@@ -22,19 +22,11 @@ from tests.offload.exchanges import COUNT, make_loader, name_of, stretch
 from headrace import open as open_dataset
 from headrace.errors import BadPreparedBatch
 from headrace.offload import Heartbeat
-from headrace.offload.exchange._batch_file import BatchReader, BatchShapes, pack_batch
-from headrace.offload.exchange._documents import (
-    HOST_CELL,
-    RECIPE,
-    ROWS,
-    WORKER_CELL,
-    HostRequest,
-    Origin,
-    is_gone,
-    this_process,
-)
+from headrace.offload.exchange._batch_file import BatchReader, BatchShapes, is_within, pack_batch
+from headrace.offload.exchange._documents import HostRequest
 from headrace.offload.exchange._files import CellReader, pack_cell
-from headrace.offload.exchange._host import is_published
+from headrace.offload.exchange._liveness import is_gone, this_process
+from headrace.offload.exchange._names import HOST_CELL, RECIPE, ROWS, WORKER_CELL, Origin
 from headrace.offload.worker import _search
 from headrace.offload.worker._rank import BatchMaker, RankCells
 from headrace.transforms import Recipe
@@ -134,7 +126,7 @@ def bounded():
 @pytest.mark.parametrize("kind", ["host", "near"])
 def test_cells(tmp_path, kind, count, monkeypatch):
     monkeypatch.setattr("headrace.offload.exchange._files._CELL_RETRY_SECONDS", 0.0)
-    request = HostRequest("ab" * 8, 7, this_process(), (stretch(), stretch(epoch=1))).to_json()
+    request = HostRequest("ab" * 8, 7, this_process(), (stretch(), stretch(epoch=1)), closed=False).to_json()
     beat = Heartbeat("ab" * 8, "cd" * 8, 7, "working", marks=((0, 0, 40, 3, 10),), process=this_process()).to_json()
     document, parse = (request, HostRequest.from_json) if kind == "host" else (beat, Heartbeat.from_json)
     path, read = tmp_path / "cell", 0
@@ -150,7 +142,7 @@ def test_cells(tmp_path, kind, count, monkeypatch):
             is_gone(found.process)
             pack_cell(found.to_json())
             if kind == "near":
-                is_published(name_of(9), found)
+                is_within(name_of(9), found.marks)
     assert read  # some mutations do no harm
 
 
@@ -228,7 +220,7 @@ def test_ranks(dataset, folder, count, monkeypatch):
             served += 1
             found.update(1 << 20) if rng.random() < 0.5 else None
             found.next_name([])
-            makers.give_back(found.cells)
+            makers.keep_only(())
     assert served
     assert len(reports) > count / 4
     assert all(line.isprintable() for line in reports)

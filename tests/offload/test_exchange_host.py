@@ -17,17 +17,12 @@ import pytest
 from tests.offload.exchanges import files_in, name_of, stretch, wait_until
 
 from headrace.errors import BadPreparedBatch, ExchangeError
-from headrace.offload import Heartbeat, HostExchange
+from headrace.offload import HostExchange
 from headrace.offload.exchange import _batch_file
 from headrace.offload.exchange._batch_file import batch_file, pack_batch
-from headrace.offload.exchange._documents import (
-    BEAT_SECONDS,
-    HostRequest,
-    Process,
-    is_gone,
-    this_process,
-)
-from headrace.offload.exchange._files import CELL_BYTES, SilenceTimer, pack_cell, read_cell, unpack_cell, write_cell
+from headrace.offload.exchange._documents import HostRequest
+from headrace.offload.exchange._files import CELL_BYTES, CellReader, pack_cell, read_cell, unpack_cell, write_cell
+from headrace.offload.exchange._liveness import BEAT_SECONDS, Process, is_gone, this_process
 from headrace.offload.worker._rank import RankCells
 
 RECIPE = {"version": 1, "seed": 0}
@@ -40,12 +35,12 @@ def host(path, **options) -> HostExchange:
 def cells_of(exchange: HostExchange) -> RankCells:
     """An offload worker's end of the same rank, which holds it."""
     cells = RankCells(exchange.path / exchange.run / f"rank-{exchange.rank}", exchange.rank, "worker")
-    assert cells.claim(SilenceTimer())
+    assert cells.claim()
     return cells
 
 
-def beat(marks=(), **options) -> Heartbeat:
-    return Heartbeat("", "", 0, "working", marks=marks, **options)
+def beat(marks=(), **options) -> dict:
+    return {"state": "working", "marks": marks, **options}
 
 
 def test_a_rank_s_folder_is_whole_from_the_start_and_gone_at_the_end(tmp_path):
@@ -76,9 +71,9 @@ def test_both_sides_beat(tmp_path):
         cells = cells_of(exchange)
         first = cells.request.beat
         wait_until(lambda: cells.update() or cells.request.beat > first + 1)
-        cells.write(beat())
+        cells.write(**beat())
         assert exchange.heartbeat().beat == 1
-        cells.write(beat())
+        cells.write(**beat())
         assert exchange.heartbeat().beat == 2
         assert exchange.silent_seconds < BEAT_SECONDS + 1
 
@@ -86,7 +81,7 @@ def test_both_sides_beat(tmp_path):
 def test_only_what_is_marked_is_looked_for(tmp_path):
     with host(tmp_path) as exchange:
         cells = cells_of(exchange)
-        cells.write(beat(marks=((0, 0, 40, 7, 9),)))
+        cells.write(**beat(marks=((0, 0, 40, 7, 9),)))
 
         assert [number for number in range(10) if exchange.ready(name_of(number))] == [7, 8]
         assert not exchange.ready(name_of(8, epoch=1))
@@ -106,9 +101,9 @@ def test_what_was_marked_is_not_bad_where_another_near_worker_has_come(tmp_path)
     """Marks are remembered, so that a batch is read without a look at the cell; it may say something else by now."""
     with host(tmp_path) as exchange:
         cells = cells_of(exchange)
-        cells.write(beat(marks=((0, 0, 40, 7, 9),)))
+        cells.write(**beat(marks=((0, 0, 40, 7, 9),)))
         assert exchange.ready(name_of(8))
-        cells.write(beat())
+        cells.write(**beat())
 
         assert exchange.read(name_of(8)) is None
         assert exchange.stats()["rejected"] == {}
@@ -117,21 +112,20 @@ def test_what_was_marked_is_not_bad_where_another_near_worker_has_come(tmp_path)
 def test_a_look_of_a_moment_ago_will_do_where_that_is_said(tmp_path):
     with host(tmp_path) as exchange:
         cells = cells_of(exchange)
-        cells.write(beat(batches=1))
+        cells.write(**beat(batches=1))
         assert exchange.heartbeat().batches == 1
-        cells.write(beat(batches=2))
+        cells.write(**beat(batches=2))
 
         assert exchange.heartbeat(max_age=60.0).batches in (1, 2), "the exchange's own thread may have looked meanwhile"
         wait_until(lambda: exchange.heartbeat(max_age=60.0).batches == 2)
-        cells.write(beat(batches=3))
+        cells.write(**beat(batches=3))
         assert exchange.heartbeat().batches == 3
 
 
-@pytest.mark.parametrize("direct", [True, False])
-def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
-    with host(tmp_path, direct=direct) as exchange:
+def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch):
+    with host(tmp_path) as exchange:
         cells = cells_of(exchange)
-        cells.write(beat(marks=((0, 0, 40, 9, 10),)))
+        cells.write(**beat(marks=((0, 0, 40, 9, 10),)))
         file = pack_batch(name_of(9), cells.origin, {"image": np.arange(9)})
         (cells.folder / batch_file(name_of(9))).write_bytes(b"".join(bytes(piece) for piece in file.pieces))
         ways = []
@@ -141,7 +135,7 @@ def test_batches_are_read_past_the_page_cache(tmp_path, monkeypatch, direct):
         )
         exchange.read(name_of(9))
 
-    assert set(ways) == {direct}
+    assert set(ways) == {True}
 
 
 def test_a_restarted_host_sweeps_what_the_old_one_left_and_takes_none_of_its_batches(tmp_path):
@@ -153,7 +147,7 @@ def test_a_restarted_host_sweeps_what_the_old_one_left_and_takes_none_of_its_bat
             assert batch_file(name_of(9)) not in files_in(old.folder)
             cells = cells_of(restarted)
             (cells.folder / batch_file(name_of(9))).write_bytes(content)
-            cells.write(beat(marks=((0, 0, 40, 9, 10),)))
+            cells.write(**beat(marks=((0, 0, 40, 9, 10),)))
             with pytest.raises(BadPreparedBatch, match="session"):
                 restarted.read(name_of(9))
             wait_until(lambda: exchange.trouble)
@@ -246,7 +240,7 @@ class TestTrouble:
         assert files_in(tmp_path) in ([], ["run"])
 
     def test_a_folder_that_vanishes_is_made_again_when_it_can_be(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("headrace.offload.exchange._host._REMAKE_SECONDS", 0.0)
+        monkeypatch.setattr("headrace.offload.exchange._host_heartbeat._REMAKE_SECONDS", 0.0)
         away = tmp_path.with_name("away")
         with host(tmp_path) as exchange:
             exchange.request([stretch()])
@@ -314,10 +308,10 @@ class TestCells:
         marks = tuple((2**32 - 1, most, most, most - number, most) for number in range(8))
         with host(tmp_path) as exchange:
             cells_of(exchange).write(
-                beat(marks, reason="\U0001f389" * 900 + "\udc80", written_bytes=most, cpu_seconds=1e9 / 3)
+                **beat(marks, reason="\U0001f389" * 900 + "\udc80", written_bytes=most, cpu_seconds=1e9 / 3)
             )
             assert exchange.heartbeat().reason == "\U0001f389" * 299 + "…"
-            cells_of(exchange).write(beat(reason="a path: \udc80"))
+            cells_of(exchange).write(**beat(reason="a path: \udc80"))
             assert exchange.heartbeat().reason == r"a path: \udc80"
 
     def test_nothing_else_is_a_cell(self, tmp_path):
@@ -340,21 +334,27 @@ class TestLiveness:
         """A clock that jumps, on either side, changes nothing."""
         with host(tmp_path) as exchange:
             cells = cells_of(exchange)
-            cells.write(beat())
+            cells.write(**beat())
             exchange.heartbeat()
             monkeypatch.setattr(time, "time", lambda: 4e9)
-            cells.write(beat())
+            cells.write(**beat())
             assert exchange.heartbeat().beat == 2
             assert exchange.silent_seconds < 2
 
-    def test_a_count_that_stands_still_is_silence(self):
-        watch = SilenceTimer()
-        watch.note(("w", 1))
-        first = watch.seconds
-        watch.note(("w", 1))
-        assert watch.seconds >= first
-        watch.note(("other", 1))
-        assert watch.seconds <= first + 1
+    def test_a_cell_that_stands_still_is_silence(self, tmp_path):
+        cell, reader = tmp_path / "cell", CellReader(tmp_path / "cell", dict)
+        cell.write_bytes(pack_cell({"beat": 1}))
+        reader.read()
+        first = reader.silent_seconds
+        reader.read()
+        assert reader.silent_seconds > first
+        cell.write_bytes(b"damaged")
+        reader.read()
+        assert reader.silent_seconds > first
+        before = reader.silent_seconds
+        cell.write_bytes(pack_cell({"beat": 2}))
+        reader.read()
+        assert reader.silent_seconds < before
 
     def test_a_process_of_this_machine_is_known_to_be_gone(self):
         ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -372,7 +372,7 @@ class TestLiveness:
             raise PermissionError
 
         monkeypatch.setattr(os, "kill", forbidden)
-        monkeypatch.setattr("headrace.offload.exchange._documents._PROC", Path("/nowhere"))
+        monkeypatch.setattr("headrace.offload.exchange._liveness._PROC", Path("/nowhere"))
         assert not is_gone(this_process()._replace(number=1, started=5))
 
 

@@ -18,8 +18,8 @@ from tests.offload.exchanges import BATCHES, files_in, make_loader, name_of, run
 from headrace.errors import BadPreparedBatch
 from headrace.offload import HostExchange
 from headrace.offload.exchange._batch_file import batch_file
-from headrace.offload.exchange._documents import Process
-from headrace.offload.exchange._host import HostHeartbeat
+from headrace.offload.exchange._host_heartbeat import HostHeartbeat
+from headrace.offload.exchange._liveness import Process
 from headrace.offload.worker import OffloadWorker
 from headrace.offload.worker._rank import PublishedBatches
 
@@ -76,7 +76,7 @@ class TestNearWorker:
         assert files_in(folder) == []
 
     def test_frozen_it_is_silent_and_another_takes_over(self, dataset, folder, loader, expected, monkeypatch):
-        monkeypatch.setattr("headrace.offload.worker._checks.TAKEOVER_SECONDS", 0.3)
+        monkeypatch.setattr("headrace.offload.worker._search.TAKEOVER_SECONDS", 0.3)
         with host(folder, loader) as exchange, process(dataset, folder, "--ahead", "1") as worker:
             exchange.request([stretch()])
             take(exchange, name_of(9))
@@ -192,7 +192,7 @@ class TestFolder:
         assert files_in(folder) == []
 
     def test_gone_in_mid_run_and_back_again(self, dataset, folder, loader, expected, monkeypatch):
-        monkeypatch.setattr("headrace.offload.exchange._host._REMAKE_SECONDS", 0.0)
+        monkeypatch.setattr("headrace.offload.exchange._host_heartbeat._REMAKE_SECONDS", 0.0)
         with host(folder, loader) as exchange, running(dataset, folder) as worker:
             exchange.request([stretch()])
             take(exchange, name_of(9))
@@ -262,7 +262,7 @@ time.sleep(60)
 
     def test_on_another_machine_it_is_dead_when_it_has_been_silent_for_long(self, dataset, folder, loader, monkeypatch):
         elsewhere = Process("another machine", 1, 1)
-        monkeypatch.setattr("headrace.offload.exchange._host.this_process", lambda: elsewhere)
+        monkeypatch.setattr("headrace.offload.exchange._host_heartbeat.this_process", lambda: elsewhere)
         exchange = host(folder, loader)
         exchange.request([stretch()])
         with running(dataset, folder) as worker:
@@ -270,7 +270,7 @@ time.sleep(60)
             monkeypatch.setattr(HostHeartbeat, "_remove", lambda _: None)
             exchange.close()  # falls silent, and removes nothing
             assert files_in(folder)
-            monkeypatch.setattr("headrace.offload.worker._checks.ABANDONED_SECONDS", 0.1)
+            monkeypatch.setattr("headrace.offload.exchange._liveness.ABANDONED_SECONDS", 0.1)
             wait_until(lambda: files_in(folder) == [])
             wait_until(lambda: worker.progress().ranks == 0)
 

@@ -8,8 +8,6 @@ import logging
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 from PIL import Image
 from tests.loader.datasets import COUNT, assert_equal
 from tests.offload.offloading import OPTIONS, TRANSFORM, plain_batches
@@ -21,10 +19,11 @@ from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
 from headrace.offload import BatchName, Pattern
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
-from headrace.offload.host import _supply
-from headrace.offload.host._schedule import EpochRecord, OffloadKnowledge, recorded_pattern, run_lengths
-from headrace.offload.host._session import report_epoch
-from headrace.offload.host._supply import HostPace, PaceMeter, wait_limit
+from headrace.offload.host import _pace
+from headrace.offload.host._figures import report_epoch
+from headrace.offload.host._pace import HostPace, PaceMeter
+from headrace.offload.host._schedule import EpochRecord, OffloadKnowledge
+from headrace.offload.host._supply import wait_limit
 from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (
     HorizontalFlip,
@@ -46,18 +45,21 @@ class Clock:
 
     def __init__(self, monkeypatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(_supply.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(_pace.time, "perf_counter", lambda: self.now)
 
 
 def measured(clock, batches, *, host, step, busy, pause_at=None, made_for_each=1):
     """A trainer of `step` seconds and a host of `host`, which is waited for where it is slower."""
     meters, engine = Meters(), {"read_seconds": 0.0, "decode_seconds": 0.0, "transform_seconds": 0.0, "images": 0}
-    meter = PaceMeter(meters, lambda: engine, threads=2, images_per_batch=8)
+    meter = PaceMeter(meters, engine.copy, threads=2, images_per_batch=8)
     for number in range(batches):
         meters.steps.append(step)
         waited = max(0.0, host - step)
         clock.now += step + waited + (50.0 if number == pause_at else 0.0)
-        meter.count(waited)
+        if number:
+            meter.done.append((clock.now, waited))
+        else:
+            meter.start()
         engine["decode_seconds"] += busy * 2 * made_for_each
         engine["images"] += 8 * made_for_each
     return meter.pace()
@@ -99,35 +101,21 @@ def test_how_long_the_loader_waits_for_a_prepared_batch():
     assert [wait_limit(seconds) for seconds in (None, 0.01, 2.0, 100.0)] == [0.5, 0.5, 4.0, 30.0]
 
 
-@given(some.lists(some.booleans()), some.lists(some.booleans()))
-def test_orders_are_written_as_lengths(first, then):
-    """What two halves of a run have recorded is what one run would have."""
-
-    def expanded(lengths):
-        return [bool(at % 2) for at, length in enumerate(lengths) for _ in range(length)]
-
-    assert expanded(run_lengths(bytearray(first))) == first
-    plan = EpochPlan(1000, batch_size=2)
-    begun = EpochRecord(STATE, plan, "wrr", keeps_order=True).after(len(first), bytearray(first))
-    resumed = EpochRecord(begun, plan, "wrr", keeps_order=True).after(len(then), bytearray(then))
-    assert expanded(resumed.prongs["order"]) == first + then
-
-
 def test_a_state_contains_the_rest_of_the_pattern():
     plan = EpochPlan(1000, batch_size=10)
-    record = EpochRecord(STATE, plan, "paced", keeps_order=False)
+    record = EpochRecord(STATE, plan, "paced")
     record.pattern = Pattern(2, 1, 3)
     taken = bytearray(record.pattern.is_prepared(slot) for slot in range(20))
     state = LoaderState.from_json(json.loads(json.dumps(record.after(20, taken).to_json())))
 
     assert (state.samples, state.tail) == (140, 60)
     assert (plan.start, state.stop) == (0, 940)
-    assert recorded_pattern(state, "paced", 10) == Pattern(2, 1, 3).after(20)
-    assert recorded_pattern(state, "paced", 20) is None
-    assert recorded_pattern(state, "mte", 10) is None
+    assert EpochRecord(state, plan, "paced").recorded_pattern() == Pattern(2, 1, 3).after(20)
+    assert EpochRecord(state, EpochPlan(1000, batch_size=20), "paced").recorded_pattern() is None
+    assert EpochRecord(state, plan, "mte").recorded_pattern() is None
     broken = LoaderState.from_json({**state.to_json(), "prongs": {**state.prongs, "pattern": {"skip": -1}}})
     with pytest.raises(InvalidState, match="offload pattern is damaged"):
-        recorded_pattern(broken, "paced", 10)
+        EpochRecord(broken, plan, "paced").recorded_pattern()
     with pytest.raises(InvalidState, match="1001 samples of an epoch of 1000"):
         LoaderState.from_json({**state.to_json(), "tail": 861})
 

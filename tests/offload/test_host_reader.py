@@ -12,7 +12,7 @@ import pytest
 from headrace.offload import BatchName, PreparedBatch, Stretch
 from headrace.offload.exchange._batch_file import ROWS_TENSOR, BatchShape, SampleShape
 from headrace.offload.host import _reader
-from headrace.offload.host._reader import PreparedBatches, ReadingThread
+from headrace.offload.host._reader import PreparedBatches
 
 BATCH_BYTES = 1000
 FOLLOWING = Stretch(1, 0, 100, 5, 10)
@@ -122,13 +122,12 @@ def test_a_thread_that_has_enough_is_woken_to_end(monkeypatch):
     monkeypatch.setattr(_reader, "_BEAT_AGE_SECONDS", 60.0)
     exchange = FakeExchange(room=100)
     prepared = make_prepared(exchange)
-    thread = ReadingThread(prepared)
-    thread.start()
+    prepared.start()
     deadline = time.monotonic() + 10
     while prepared.published < 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     begun = time.monotonic()
-    thread.join()
+    prepared.join()
 
     assert time.monotonic() - begun < 30
     assert exchange.requests[-1] == ([FOLLOWING], True)

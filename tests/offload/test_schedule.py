@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from headrace.offload.host._pace import HostPace
 from headrace.offload.host._schedule import EpochScheduler, OffloadKnowledge
-from headrace.offload.host._supply import HostPace, Turns
+from headrace.offload.host._supply import Turns
 from headrace.offload.strategies._strategies import Mte
 
 BATCHES = 320

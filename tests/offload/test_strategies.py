@@ -11,20 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from headrace.offload.host._supply import Turns
-from headrace.offload.strategies._strategies import (
-    HOST_ONLY,
-    STRATEGIES,
-    Mte,
-    Outlook,
-    Paced,
-    Pattern,
-    Times,
-    Wrr,
-    find_strategy,
-    host_only,
-    interleaved,
-    split_epoch,
-)
+from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
+from headrace.offload.strategies._strategies import STRATEGIES, Mte, Outlook, Paced, Wrr, find_strategy
+from headrace.offload.strategies._times import Times, host_only, interleaved, split_epoch
 
 CPU_BOUND = Times(host=1.0, worker=4.0, step=0.3)
 

@@ -22,7 +22,7 @@ from tests.offload.exchanges import (
 
 from headrace.errors import BadPreparedBatch, HeadraceError
 from headrace.offload import HostExchange
-from headrace.offload.exchange._documents import SUFFIX
+from headrace.offload.exchange._names import SUFFIX
 from headrace.offload.worker import OffloadWorker
 from headrace.offload.worker._rank import RankCells
 
@@ -222,10 +222,10 @@ def test_a_recipe_that_makes_no_sense_is_refused(dataset, folder):
 def test_a_rank_that_cannot_be_taken_is_no_harm_to_others(dataset, folder, monkeypatch):
     claim = RankCells.claim
 
-    def refused(self, watch):
+    def refused(self):
         if self.rank == 0:
             raise PermissionError(13, "Permission denied")
-        return claim(self, watch)
+        return claim(self)
 
     monkeypatch.setattr(RankCells, "claim", refused)
     with make_loader(dataset, rank=0, world_size=2) as loader:

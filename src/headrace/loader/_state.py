@@ -9,12 +9,11 @@ and the weights. The members from `seed` on determine the order: a state fits a 
 
 With an offload worker, `samples` counts from the start of the epoch, and version 2 has two more members:
 
-    {"version": 2, …, "tail": 12800, "prongs": {"strategy": "paced", "stride": 256, "pattern": {…}, "order": null}}
+    {"version": 2, …, "tail": 12800, "prongs": {"strategy": "paced", "stride": 256, "pattern": {…}}}
 
 `tail` counts what was returned from the end of the epoch. The rest is one range of samples, which any loader can
 continue: with another batch size, world size or strategy, and without an offload worker. `prongs` is the state of the
-strategy: the pattern of the remaining batches, for global batches of `stride` samples. `wrr` has no pattern; for it,
-`order` holds the lengths of the runs so far: batches of the host, of the offload worker, of the host, and so on.
+strategy: the pattern of the remaining batches, for global batches of `stride` samples; null for `wrr`, which has none.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from headrace.offload.exchange._documents import Energy
 
 _MEMORY = Path("/proc/self/statm")
 _PAGE_BYTES = resource.getpagesize()
+_SAMPLE_SECONDS = 2.0
 
 
 class ProcessCost(NamedTuple):
@@ -29,7 +30,7 @@ class ProcessCost(NamedTuple):
 
 
 class CostMeter:
-    """Measures what this process costs. Call `cost` regularly: each call is one sample of the mean memory.
+    """Measures what this process costs. Call `sample` or `cost` regularly, for the mean memory. Any thread may.
 
     Args:
         watts: Power of a busy core; energy is this times the CPU seconds. None reads the machine's counters, which
@@ -46,12 +47,22 @@ class CostMeter:
         self._read = _read_bytes()
         self._counter = EnergyCounter(gpus=False) if watts is None else None
 
-    def cost(self) -> ProcessCost:
-        """Return the cost so far. Takes half a millisecond."""
-        now, resident = time.monotonic(), resident_bytes()
+    def sample(self) -> None:
+        """Measure the memory now, at most every two seconds."""
+        now = time.monotonic()
+        if now >= self._last + _SAMPLE_SECONDS:
+            self._measure_memory(now)
+
+    def _measure_memory(self, now: float) -> None:
+        resident = resident_bytes()
         self._byte_seconds += resident * (now - self._last)
         self._last = now
         self._peak = max(self._peak, resident, peak_bytes())  # the kernel updates the two at different times
+
+    def cost(self) -> ProcessCost:
+        """Return the cost so far. Takes half a millisecond."""
+        now = time.monotonic()
+        self._measure_memory(now)
         cpu = time.process_time() - self._cpu
         energy: Energy = "none"
         joules = None
@@ -60,7 +71,7 @@ class CostMeter:
         elif self._counter is not None and self._counter.source is not None:
             joules, energy = self._counter.joules(), "counter"
         seconds = now - self._begun
-        mean = self._byte_seconds / seconds if seconds > 0 else float(resident)
+        mean = self._byte_seconds / seconds if seconds > 0 else float(self._peak)
         return ProcessCost(cpu, self._peak, mean, _read_bytes() - self._read, joules, energy)
 
 

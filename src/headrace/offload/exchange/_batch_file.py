@@ -23,7 +23,7 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,8 +44,9 @@ from headrace.offload.exchange._batch_header import (
     bad_batch,
     parse_header,
 )
-from headrace.offload.exchange._documents import SUFFIX, VERSION, BatchName, Origin, short_text
+from headrace.offload.exchange._documents import short_text
 from headrace.offload.exchange._files import Refused, open_file
+from headrace.offload.exchange._names import SUFFIX, VERSION, BatchName, Origin, Stretch
 from headrace.records import Dataset
 from headrace.records.rendition import DEFINES_COLOR
 from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES
@@ -71,6 +72,12 @@ _MAX_PIECES = 1024  # per call, on Linux
 
 def batch_file(name: BatchName) -> str:
     return f"{name.epoch}-{name.start}-{name.stop}-{name.number}{SUFFIX}"
+
+
+def is_within(name: BatchName, stretches: Iterable[Stretch]) -> bool:
+    """Whether a batch is in one of these stretches."""
+    own = (name.epoch, name.start, name.stop)
+    return any(each[:3] == own and each.bottom <= name.number < each.top for each in stretches)
 
 
 def _labels(name: BatchName, origin: Origin) -> dict[str, Any]:
@@ -259,58 +266,6 @@ def _lay_out(batch: Arrays) -> tuple[dict[str, Any], list[Any], int]:
     return entries, pieces, end
 
 
-class Unpacker:
-    """Checks files in memory and returns their arrays as views. For one thread at a time.
-
-    The headers of one stretch differ only in the batch number and the checksum. So the last header is kept, and an
-    equal one is not parsed again: that would cost 0.1 ms.
-    """
-
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-        self._last: tuple[BatchName, bytes, FileLayout] | None = None
-
-    def unpack(
-        self, content: npt.NDArray[np.uint8], checksum: int, name: BatchName, path: Any, limits: Limits = LIMITS
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of a file, whose `checksum` was computed with `CHECKSUM_PLACE` as zeros.
-
-        BadPreparedBatch if it is damaged or forged, not the requested batch of this run and recipe, or declined.
-        """
-        text = _checked_header(content, checksum, path, limits)
-        layout = self._layout(text, content.nbytes, name, path)
-        return {name: np.ndarray(shape, dtype, content.data, offset) for name, shape, dtype, offset in layout.tensors}
-
-    def _layout(self, text: bytes, n_bytes: int, name: BatchName, path: Any) -> FileLayout:
-        number = b'\\"number\\":%d,' % name.number
-        rest = text.rstrip(b" ").replace(number, b"", 1)
-        stretch = name._replace(number=0)
-        if self._last is not None and self._last[:2] == (stretch, rest) and self._last[2].n_bytes == n_bytes:
-            return self._last[2]
-        layout = parse_header(text, n_bytes, _labels(name, self._origin), path)
-        self._last = (stretch, rest, layout) if number in text else None
-        return layout
-
-
-def _checked_header(content: npt.NDArray[np.uint8], checksum: int, path: Any, limits: Limits) -> bytes:
-    """Return the text of the header after the checksum."""
-    n_bytes = content.nbytes
-    if n_bytes < DATA_ALIGNMENT:
-        raise bad_batch("damaged", f"{path}: {n_bytes} bytes, too few for a prepared batch: it is truncated")
-    (length,) = _LENGTH.unpack_from(content.data)
-    if length > limits.header_bytes or 8 + length > n_bytes or (8 + length) % DATA_ALIGNMENT:
-        raise bad_batch(
-            "damaged", f"{path}: a header of {length} bytes in a file of {n_bytes}: it is truncated or damaged"
-        )
-    text = content[8 : 8 + length].tobytes()
-    if not text.startswith(START):
-        raise bad_batch("foreign", f"{path}: the header does not begin like that of a prepared batch")
-    stated, found = text[len(START) : len(START) + CHECKSUM_PLACE.size], b"%08x" % checksum
-    if stated != found:
-        raise bad_batch("damaged", f"{path}: the checksum must be {stated!r}; found {found.decode()}: it is damaged")
-    return text[len(START) + CHECKSUM_PLACE.size :]
-
-
 # Memory.
 
 
@@ -384,14 +339,19 @@ class PreparedBatch(NamedTuple):
 
 
 class BatchReader:
-    """Reads the files of one rank. For one thread at a time; the GIL is free during reads and checksums."""
+    """Reads the files of one rank. For one thread at a time; the GIL is free during reads and checksums.
 
-    def __init__(self, origin: Origin, *, take: Callable[[int], Memory] | None = None, direct: bool = True) -> None:
-        self._unpacker = Unpacker(origin)
+    The headers of one stretch differ only in the batch number and the checksum. So the last header is kept, and an
+    equal one is not parsed again: that would cost 0.1 ms.
+    """
+
+    def __init__(self, origin: Origin, *, take: Callable[[int], Memory] | None = None) -> None:
+        self._origin = origin
         self._take = take or Buffers().take
-        self.direct = direct and _O_DIRECT != 0
+        self.direct = _O_DIRECT != 0
         """Whether reads bypass the page cache; False once the file system has refused."""
         self._room = DATA_ALIGNMENT  # for a file of the size of the last one
+        self._last: tuple[BatchName, bytes, FileLayout] | None = None
 
     def read(self, path: str | Path, name: BatchName, limits: Limits = LIMITS) -> PreparedBatch | None:
         """Return a batch; None if there is no such file, BadPreparedBatch if it must not be used."""
@@ -408,7 +368,7 @@ class BatchReader:
             return None
         except OSError as error:
             raise bad_batch("unreadable", f"{path}: it cannot be read: {error.strerror or error}") from error
-        arrays = self._unpacker.unpack(memory[:n_bytes], checksum, name, path, limits)
+        arrays = self.unpack(memory[:n_bytes], checksum, name, path, limits)
         return PreparedBatch(arrays, n_bytes, time.perf_counter() - then, time.thread_time() - used)
 
     def _fill(self, memory: Memory, path: str | Path) -> tuple[int, int | None]:
@@ -424,6 +384,43 @@ class BatchReader:
                 raise
         self.direct = False
         return self._fill(memory, path)
+
+    def unpack(
+        self, content: Memory, checksum: int, name: BatchName, path: Any, limits: Limits = LIMITS
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of a file as views, given its `checksum` with `CHECKSUM_PLACE` as zeros.
+
+        BadPreparedBatch if it is damaged or forged, not the requested batch of this run and recipe, or declined.
+        """
+        text = _checked_header(content, checksum, path, limits)
+        number = b'\\"number\\":%d,' % name.number
+        rest = text.rstrip(b" ").replace(number, b"", 1)
+        stretch = name._replace(number=0)
+        if self._last is not None and self._last[:2] == (stretch, rest) and self._last[2].n_bytes == content.nbytes:
+            layout = self._last[2]
+        else:
+            layout = parse_header(text, content.nbytes, _labels(name, self._origin), path)
+            self._last = (stretch, rest, layout) if number in text else None
+        return {name: np.ndarray(shape, dtype, content.data, offset) for name, shape, dtype, offset in layout.tensors}
+
+
+def _checked_header(content: npt.NDArray[np.uint8], checksum: int, path: Any, limits: Limits) -> bytes:
+    """Return the text of the header after the checksum."""
+    n_bytes = content.nbytes
+    if n_bytes < DATA_ALIGNMENT:
+        raise bad_batch("damaged", f"{path}: {n_bytes} bytes, too few for a prepared batch: it is truncated")
+    (length,) = _LENGTH.unpack_from(content.data)
+    if length > limits.header_bytes or 8 + length > n_bytes or (8 + length) % DATA_ALIGNMENT:
+        raise bad_batch(
+            "damaged", f"{path}: a header of {length} bytes in a file of {n_bytes}: it is truncated or damaged"
+        )
+    text = content[8 : 8 + length].tobytes()
+    if not text.startswith(START):
+        raise bad_batch("foreign", f"{path}: the header does not begin like that of a prepared batch")
+    stated, found = text[len(START) : len(START) + CHECKSUM_PLACE.size], b"%08x" % checksum
+    if stated != found:
+        raise bad_batch("damaged", f"{path}: the checksum must be {stated!r}; found {found.decode()}: it is damaged")
+    return text[len(START) + CHECKSUM_PLACE.size :]
 
 
 # Writing.

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace.errors import BadPreparedBatch
-from headrace.offload.exchange._documents import MALFORMED, VERSION, check_integer, parse_object, short_text, show
+from headrace.offload.exchange._documents import MALFORMED, parse_object, short_text, show
+from headrace.offload.exchange._names import VERSION
 
 DATA_ALIGNMENT = 4096
 TENSOR_ALIGNMENT = 64
@@ -85,8 +86,8 @@ def _parse_tensors(
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        begin, end = (check_integer(name, offset, 0, n_bytes - data) for offset in entry["data_offsets"])
-        shape = tuple(check_integer(name, side, 0, n_bytes) for side in entry["shape"])
+        begin, end = (_size(name, offset, n_bytes - data) for offset in entry["data_offsets"])
+        shape = tuple(_size(name, side, n_bytes) for side in entry["shape"])
         dtype = NAMES[entry["dtype"]]
         if len(shape) > MAX_DIMENSIONS or end - begin != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{name}, {dtype} of shape {shape[:MAX_DIMENSIONS]}, has {end - begin} bytes")
@@ -103,6 +104,12 @@ def _parse_tensors(
     if reached != n_bytes - data:
         raise ValueError(f"tensors end at byte {reached} of {n_bytes - data}")
     return found
+
+
+def _size(name: str, value: Any, limit: int) -> int:
+    if type(value) is not int or not 0 <= value <= limit:
+        raise ValueError(f"a size of {name} must be an integer in [0, {limit}]; found {show(value)}")
+    return value
 
 
 def _error_text(error: BaseException) -> str:

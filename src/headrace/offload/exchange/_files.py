@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from headrace._core import crc32c
-from headrace.offload.exchange._documents import TEMPORARY, parse_object
+from headrace.offload.exchange._documents import parse_object
+from headrace.offload.exchange._names import TEMPORARY
 
 FILE_MODE = 0o660
 FOLDER_MODE = 0o770
@@ -210,7 +211,7 @@ def write_cell(path: Path, document: dict[str, Any]) -> bytes:
 
 def read_cell(path: Path) -> dict[str, Any] | None:
     """Return the document of a cell; None if it stays damaged when it is read again."""
-    return CellReader(path, lambda document: document).read()
+    return CellReader(path, dict[str, Any]).read()
 
 
 def read_cell_bytes(path: Path) -> bytes:
@@ -228,13 +229,15 @@ class CellReader(Generic[Document]):
     def __init__(self, path: Path, parse: Callable[[dict[str, Any]], Document]) -> None:
         """`parse` raises ValueError for a document that is not valid."""
         self._path, self._parse = path, parse
-        self._last: tuple[bytes, Document | None] = (b"", None)
-        self._invalid: tuple[bytes, str | None] = (b"", None)
+        self._read: tuple[bytes, Document | None, str | None] = (b"", None, None)  # and why it is not valid
+        self._changed = time.monotonic()
+        self.last: Document | None = None
+        """The last valid document."""
 
     @property
-    def last(self) -> Document | None:
-        """The last document that was read."""
-        return self._last[1]
+    def silent_seconds(self) -> float:
+        """How long ago the document last changed, by the clock of this process and as far as it was read."""
+        return time.monotonic() - self._changed
 
     def read(self) -> Document | None:
         """Return the document; None if the cell stays damaged when it is read again. Any thread may call this.
@@ -246,40 +249,23 @@ class CellReader(Generic[Document]):
         """
         content = b""
         for attempt in range(_CELL_READS):
-            content = read_cell_bytes(self._path)
-            known, document = self._last
-            if content == known:
-                return document
-            if content and content == self._invalid[0]:
-                if self._invalid[1] is not None:
-                    raise ValueError(self._invalid[1])
-                return None
-            tree = unpack_cell(content)
-            if tree is not None:
-                try:
-                    document = self._parse(tree)
-                except ValueError as error:
-                    self._invalid = (content, str(error))
-                    raise
-                self._last = (content, document)
-                return document
-            if attempt + 1 < _CELL_READS:
+            if attempt:
                 time.sleep(_CELL_RETRY_SECONDS)
-        self._invalid = (content, None)  # nobody is writing it: the same bytes stay damaged
+            content = read_cell_bytes(self._path)
+            known, document, fault = self._read
+            if content != known:
+                tree = unpack_cell(content)
+                if tree is None:
+                    continue  # it may be being written
+                document = fault = None
+                try:
+                    document = self.last = self._parse(tree)
+                    self._changed = time.monotonic()
+                except ValueError as error:
+                    fault = str(error)
+                self._read = (content, document, fault)
+            if fault is not None:
+                raise ValueError(fault)
+            return document
+        self._read = (content, None, None)  # nobody is writing it: the same bytes stay damaged
         return None
-
-
-class SilenceTimer:
-    """Measures how long ago a count last changed, by this process' clock. Clocks of machines are never compared."""
-
-    def __init__(self) -> None:
-        self._last: object = None
-        self._changed = time.monotonic()
-
-    def note(self, count: object) -> None:
-        if count != self._last:
-            self._last, self._changed = count, time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._changed

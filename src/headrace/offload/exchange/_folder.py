@@ -20,21 +20,28 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from headrace.offload.exchange._documents import (
+from headrace.offload.exchange._documents import MALFORMED, NO_WORKER, HostRequest
+from headrace.offload.exchange._files import (
+    FOLDER_MODE,
+    opened_folder,
+    pack_cell,
+    read_cell,
+    read_small_file,
+    remove_file,
+    replace_file,
+)
+from headrace.offload.exchange._liveness import is_gone
+from headrace.offload.exchange._names import (
     HOST_CELL,
-    NO_WORKER,
+    NAME_PATTERN,
     RECIPE,
     ROWS,
     SUFFIX,
     TEMPORARY,
     WORKER_CELL,
-    HostRequest,
     batch_of,
-    is_gone,
-    is_run,
     rank_of,
 )
-from headrace.offload.exchange._files import FOLDER_MODE, opened_folder, pack_cell, read_cell, remove_file, replace_file
 
 MAX_LISTED = 4096
 """Names that are looked at in one folder; no training creates more."""
@@ -43,6 +50,7 @@ MAX_LISTED = 4096
 _REMOVAL_SECONDS = 2.0
 _RETRY_SECONDS = 0.02
 _ATTEMPTS = 3
+_MAX_ROWS_HEADER = 1 << 12
 _PLAN = re.compile(r"plan-\d{1,10}\.json|\.plan-\d{1,10}\.json\.[0-9a-f]+\.tmp")
 _UNFINISHED = re.compile(r"\.rank-\d{1,9}\.[0-9a-f]+\.tmp")
 
@@ -68,6 +76,25 @@ def make_rank_folder(folder: Path, request: HostRequest, recipe: bytes, rows: np
             remove_rank(building)
         remove_empty_run(folder.parent)
         raise
+
+
+def read_rows(path: Path, max_rows: int) -> npt.NDArray[np.int64] | None:
+    """Read the rows of a selection; None if there is none, ValueError or OSError if it is not an array of int64."""
+    try:
+        content = read_small_file(path, _MAX_ROWS_HEADER + 8 * max_rows)
+    except FileNotFoundError:
+        return None
+    try:
+        file = io.BytesIO(content)
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(file, max_header_size=_MAX_ROWS_HEADER)
+        rows = np.frombuffer(content, np.int64, offset=file.tell())
+        if dtype != np.int64 or shape != rows.shape:
+            raise ValueError(f"{dtype} of shape {shape} in {len(content)} bytes")
+    except MALFORMED as error:
+        raise ValueError(f"{path} must be an array of int64 with one dimension: {error}") from None
+    return rows
 
 
 def _make_folders(building: Path) -> None:
@@ -141,15 +168,11 @@ def remove_empty_run(run: Path) -> None:
 
 
 def remove_plans(run: Path) -> None:
-    """Remove the plans of an earlier training of the same name."""
-    for name in _names(run, 1):
-        if _PLAN.fullmatch(name):
-            remove_plan(run / name)
-
-
-def remove_plan(path: Path) -> None:
-    with opened_folder(path.parent, 1) as run:
-        remove_file(path.name, dir_fd=run)
+    """Remove the plans of a run, of an earlier training with the same name too."""
+    with contextlib.suppress(FileNotFoundError), opened_folder(run, 1, listing=True) as inside:
+        for name in os.listdir(inside):  # noqa: PTH208 - of a handle, not of a path
+            if _PLAN.fullmatch(name):
+                remove_file(name, dir_fd=inside)
 
 
 def write_plan(path: Path, content: bytes, token: str) -> None:
@@ -173,7 +196,7 @@ def unfinished_folders(exchange: Path) -> Iterator[Path]:
 
 def _folders_in_runs(exchange: Path) -> Iterator[Path]:
     for run in _folders(exchange):
-        if is_run(run.name):
+        if NAME_PATTERN.fullmatch(run.name):
             yield from _folders(run)
 
 

@@ -16,10 +16,9 @@ from typing import Literal, TypeAlias
 
 from headrace.errors import BadPreparedBatch
 from headrace.loader.supply import Samples, Stack
-from headrace.offload._cost import resident_bytes
 from headrace.offload.exchange import BatchName, Heartbeat, HostExchange, Stretch
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes
-from headrace.offload.exchange._documents import BEAT_SECONDS, SILENT_SECONDS
+from headrace.offload.exchange._liveness import BEAT_SECONDS, SILENT_SECONDS
 
 ReadState: TypeAlias = Literal["ready", "bad", "pending"]
 
@@ -27,7 +26,6 @@ READ_AHEAD = 2
 # How old the offload worker's heartbeat may be. The exchange's thread reads it with each beat, and that value is used
 # here, because a read costs the host 0.15 ms. Until there is a worker, it is read more often.
 _BEAT_AGE_SECONDS, _NO_WORKER_SECONDS = BEAT_SECONDS, 0.02
-_MEMORY_SECONDS = 2.0
 # A batch that is not there is looked for after 0.9 of the time that a batch takes, then ten times per batch: each look
 # costs 0.1 ms on a host whose cores are all busy.
 _EXPECTED_SHARE = 0.9
@@ -56,6 +54,7 @@ class PreparedBatches:
         shapes: BatchShapes,
         samples: Callable[[int], Samples],
         read_ahead: int = READ_AHEAD,
+        sample_memory: Callable[[], None] = lambda: None,
     ) -> None:
         """Without an exchange there are none.
 
@@ -65,10 +64,11 @@ class PreparedBatches:
             shapes: Computes what batches must contain.
             samples: Returns the samples of a batch. Called by the reading thread.
             read_ahead: How many batches are read ahead.
+            sample_memory: Called regularly, to measure the memory of this process.
 
         """
         self._exchange, self._last, self._shapes, self._samples = exchange, last, shapes, samples
-        self._read_ahead = read_ahead
+        self._read_ahead, self._sample_memory = read_ahead, sample_memory
         self._expected: tuple[int, Samples, BatchShape | None] | None = None
         self._failed: str | None = None
         self._changed = threading.Condition()
@@ -79,18 +79,16 @@ class PreparedBatches:
         self._next: Stretch | None = None
         self._must_request = True
         self._unreported = 0
-        self.ended = False
-        """Whether the reading thread should end."""
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="headrace-offload", daemon=True)
         self._updated = self._last_read = self._requested = time.monotonic()
-        self._read_at = self._memory_at = 0.0
+        self._read_at = 0.0
         self.beat: Heartbeat | None = None
         self.silent_seconds = 0.0
         self.batch_bytes = 0
         self.read_seconds: deque[float] = deque(maxlen=16)
         self.read_cpu: deque[float] = deque(maxlen=16)
         """Of the last batches: elapsed time, and CPU time of the reading thread."""
-        self.memory: list[float] = [0.0, 0.0, 0.0]
-        """Of this process: number of samples, their sum in bytes, and the largest."""
 
     # For the thread that supplies the trainer.
 
@@ -118,11 +116,24 @@ class PreparedBatches:
             self._pass_skipped()
             self._request_soon()
 
-    def end(self) -> None:
-        """Wake the reading thread, so that it ends at once."""
+    def start(self) -> None:
+        """Start to read, when the first request is known: the offload worker would remove its batches at an empty one.
+
+        After the end, only batches of the next epoch are still requested.
+        """
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the reading thread end, without waiting for it. Takes no lock, so finalizers may call it."""
+        self._ended = True
+
+    def join(self) -> None:
+        """End the reading thread and wait for it."""
         with self._changed:
-            self.ended = True
+            self._ended = True
             self._changed.notify_all()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _request_soon(self) -> None:
         """Write the request at once: otherwise the offload worker makes batches that are not wanted any more."""
@@ -187,15 +198,24 @@ class PreparedBatches:
 
     # For the reading thread.
 
+    def _run(self) -> None:
+        while not self._ended and threading.main_thread().is_alive():
+            try:
+                self.request()
+                self.step()
+            except Exception as error:  # noqa: BLE001 - the trainer must not wait for this thread, whatever happens
+                self._fail(error)
+                break
+        if threading.main_thread().is_alive():
+            self.request(last=True)
+
     def update(self) -> None:
         """Read the offload worker's heartbeat."""
         if self._exchange is not None:
             self.beat = self._exchange.heartbeat(self._max_beat_age)
             self.silent_seconds = self._exchange.silent_seconds
         self._updated = time.monotonic()
-        if self._updated > self._memory_at + _MEMORY_SECONDS:
-            self._memory_at, resident = self._updated, resident_bytes()
-            self.memory = [self.memory[0] + 1, self.memory[1] + resident, max(self.memory[2], resident)]
+        self._sample_memory()
 
     @property
     def _max_beat_age(self) -> float:
@@ -208,12 +228,12 @@ class PreparedBatches:
         number = self._top - 1
         if self._has_enough:
             with self._changed:
-                if self._has_enough and not self.ended:
+                if self._has_enough and not self._ended:
                     self._changed.wait(_BEAT_AGE_SECONDS)
             return
         if (early := self._read_at - time.monotonic()) > 0:
             with self._changed:
-                if not self.ended:
+                if not self._ended:
                     self._changed.wait(early)
             return
         try:
@@ -244,7 +264,7 @@ class PreparedBatches:
         self.batch_bytes = prepared.n_bytes
         self._settle(number, (samples, stacks), "")
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Expect nothing more in this epoch, after an unexpected error of the reading thread."""
         self._failed = f"prepared batches cannot be read: {type(error).__name__}: {error}"
         _log.warning("offload: %s; the host makes all batches of this epoch", self._failed)
@@ -306,36 +326,3 @@ class PreparedBatches:
             return now + _MAX_POLL_SECONDS
         soon = now + min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, seconds / 10))
         return max(soon, min(self._last_read + _EXPECTED_SHARE * seconds, now + BEAT_SECONDS))
-
-
-class ReadingThread:
-    """Reads prepared batches until it is stopped; then only batches of the next epoch are still requested."""
-
-    def __init__(self, prepared: PreparedBatches) -> None:
-        self._prepared = prepared
-        self._thread = threading.Thread(target=_run, args=(prepared,), name="headrace-offload", daemon=True)
-
-    def start(self) -> None:
-        """Start after the first request is known: the offload worker would remove its batches at an empty one."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let it end, without waiting for it. Takes no lock, so finalizers may call it."""
-        self._prepared.ended = True
-
-    def join(self) -> None:
-        self._prepared.end()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-
-
-def _run(prepared: PreparedBatches) -> None:
-    while not prepared.ended and threading.main_thread().is_alive():
-        try:
-            prepared.request()
-            prepared.step()
-        except Exception as error:  # noqa: BLE001 - the trainer must not wait for this thread, whatever happens
-            prepared.fail(error)
-            break
-    if threading.main_thread().is_alive():
-        prepared.request(last=True)

@@ -14,16 +14,19 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
 from statistics import median
 from typing import Any
 
+from headrace.documents import DocumentReader
 from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, InvalidState, LoaderState, StopSign, check
 from headrace.offload.exchange import HostExchange, Stretch
-from headrace.offload.exchange._documents import MALFORMED, check_text, short_text
-from headrace.offload.host._supply import HostPace, OffloadSupply
-from headrace.offload.strategies._strategies import HOST_ONLY, Decision, Outlook, Pattern, Strategy, Times
+from headrace.offload.exchange._documents import short_text
+from headrace.offload.host._pace import HostPace
+from headrace.offload.host._supply import OffloadSupply
+from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
+from headrace.offload.strategies._strategies import Decision, Outlook, Strategy
+from headrace.offload.strategies._times import Times
 
 CALIBRATION = 10
 """Host batches before the first decision, if nothing is known from an earlier epoch."""
@@ -38,6 +41,23 @@ _POLL_SECONDS = 0.005
 _MEASURE_SLOTS = 16
 
 _log = logging.getLogger("headrace.loader")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDecision:
+    """What rank 0 has decided at a slot; without a pattern it could not decide yet."""
+
+    pattern: Pattern | None
+    off: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPlan:
+    """What rank 0 publishes for the other ranks of an epoch."""
+
+    iteration: int
+    decisions: dict[str, PublishedDecision]
+    """By slot."""
 
 
 @dataclass(slots=True)
@@ -65,64 +85,38 @@ class OffloadKnowledge:
 
 
 class EpochRecord:
-    """Counts the batches of one epoch from the tail, and keeps its pattern or its order for the state."""
+    """Counts the batches of one epoch from the tail, and keeps its pattern, for the state."""
 
-    def __init__(self, begun: LoaderState, plan: EpochPlan, strategy: str, *, keeps_order: bool) -> None:
-        self._begun, self._plan, self._strategy, self._keeps_order = begun, plan, strategy, keeps_order
+    def __init__(self, begun: LoaderState, plan: EpochPlan, strategy: str) -> None:
+        self._begun, self._plan, self._strategy = begun, plan, strategy
+        self._stride = plan.batch_size * plan.world_size
         self.pattern: Pattern | None = None
         """Of all slots since the iteration began, once it is decided."""
         self._from_tail = self._batches = 0
-        past = (begun.prongs or {}).get("order")
-        self._order: list[int] = list(past) if isinstance(past, list) else []
 
     @property
     def epoch(self) -> int:
         return self._begun.epoch
 
+    def recorded_pattern(self) -> Pattern | None:
+        """Return the pattern with which the epoch continues; None if strategy or stride differ or it has none."""
+        prongs = self._begun.prongs
+        if prongs is None or (prongs.get("strategy"), prongs.get("stride")) != (self._strategy, self._stride):
+            return None
+        if not isinstance(prongs.get("pattern"), Mapping):
+            return None
+        try:
+            return Pattern.from_json(prongs["pattern"])
+        except ValueError as error:
+            raise InvalidState(f"the state's offload pattern is damaged: {error}") from None
+
     def after(self, batches: int, taken: bytearray) -> LoaderState:
         """Return the state after `batches`; `taken` says of each slot whether its batch was from the tail."""
-        new = taken[self._batches : batches]
-        self._from_tail += sum(new)
+        self._from_tail += sum(taken[self._batches : batches])
         self._batches = batches
-        if self._keeps_order:
-            self._order = _join(self._order, run_lengths(new))
-        prongs = {
-            "strategy": self._strategy,
-            "stride": self._plan.batch_size * self._plan.world_size,
-            "pattern": None if self.pattern is None else self.pattern.after(batches).to_json(),
-            "order": self._order if self._keeps_order else None,
-        }
+        pattern = None if self.pattern is None else self.pattern.after(batches).to_json()
+        prongs = {"strategy": self._strategy, "stride": self._stride, "pattern": pattern}
         return self._begun.after(self._plan, batches, self._from_tail, prongs)
-
-
-def recorded_pattern(state: LoaderState, strategy: str, stride: int) -> Pattern | None:
-    """Return the pattern with which a state's epoch continues; None if strategy or stride differ or it has none."""
-    prongs = state.prongs
-    if prongs is None or prongs.get("strategy") != strategy or prongs.get("stride") != stride:
-        return None
-    if not isinstance(prongs.get("pattern"), Mapping):
-        return None
-    try:
-        return Pattern.from_json(prongs["pattern"])
-    except ValueError as error:
-        raise InvalidState(f"the state's offload pattern is damaged: {error}") from None
-
-
-def run_lengths(taken: bytes | bytearray) -> list[int]:
-    """Return an order as lengths: slots from the head, then from the tail, then from the head, and so on."""
-    lengths = [(bool(kind), sum(1 for _ in group)) for kind, group in groupby(taken)]
-    return ([0] if lengths and lengths[0][0] else []) + [length for _, length in lengths]
-
-
-def _join(first: list[int], then: list[int]) -> list[int]:
-    """Concatenate two orders; lengths of the head are at even positions."""
-    if not first:
-        return then
-    if not then:
-        return first
-    if len(first) % 2:  # it ends with the head, and the other begins with it
-        return [*first[:-1], first[-1] + then[0], *then[1:]]
-    return [*first, *then] if then[0] else [*first[:-1], first[-1] + then[1], *then[2:]]
 
 
 class EpochScheduler:
@@ -142,11 +136,10 @@ class EpochScheduler:
         # Nothing is known on any rank in the first epoch of a process; later rank 0 decides whether it knows enough.
         self._due = 0 if knowledge.iterations else self._first
         knowledge.iterations += 1
-        self._iteration = knowledge.iterations
         self._decided = False
         self._bottom = 0
         self._worker_seconds: list[float] = []
-        self._decisions: dict[str, Any] = {}
+        self._published = PublishedPlan(knowledge.iterations, {})
 
     @property
     def epoch(self) -> int:
@@ -239,9 +232,9 @@ class EpochScheduler:
             return self._read_decision(exchange, slot, stop), None
         decision, times = self._judge(supply)
         if self._plan.world_size > 1 and exchange is not None:
-            pattern = None if decision is None or decision.pattern is None else decision.pattern.to_json()
-            self._decisions[str(slot)] = {"pattern": pattern, "off": None if decision is None else decision.off}
-            exchange.publish_plan(self.epoch, {"iteration": self._iteration, "decisions": self._decisions})
+            published = PublishedDecision(decision and decision.pattern, decision and decision.off)
+            self._published.decisions[str(slot)] = published
+            exchange.publish_plan(self.epoch, asdict(self._published))
             if exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}"), times
         return decision, times
@@ -262,12 +255,17 @@ class EpochScheduler:
         deadline = time.monotonic() + PLAN_SECONDS
         found = "no plan"
         while time.monotonic() < deadline:
-            plan = exchange.read_plan(self.epoch)
+            document = exchange.read_plan(self.epoch)
             try:
-                if plan is not None and plan.get("iteration") == self._iteration and str(slot) in plan["decisions"]:
-                    return _parse_decision(plan["decisions"][str(slot)])
-                found = "no plan" if plan is None else "a plan without this decision"
-            except MALFORMED as error:  # written by somebody else; rank 0 may still write its own
+                if document is not None:
+                    plan = DocumentReader().read(PublishedPlan, document, "the plan")
+                    if plan.iteration == self._published.iteration and str(slot) in plan.decisions:
+                        decided = plan.decisions[str(slot)]
+                        if decided.pattern is None:
+                            return None
+                        return Decision(decided.pattern, None if decided.off is None else short_text(decided.off))
+                    found = "a plan without this decision"
+            except (ValueError, RecursionError) as error:  # written by somebody else; rank 0 may still write its own
                 found = short_text(f"a plan that is not valid ({error})")
             if exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}")
@@ -302,11 +300,3 @@ class EpochScheduler:
             return
         self._worker_seconds.append(seconds)
         known.worker_seconds = median(self._worker_seconds)
-
-
-def _parse_decision(document: Any) -> Decision | None:
-    """Read rank 0's decision at a slot; raises one of `MALFORMED` if it is not valid."""
-    off = document["off"] if document["off"] is None else check_text("off", document["off"])
-    if document["pattern"] is None:
-        return None
-    return Decision(Pattern.from_json(document["pattern"]), off)

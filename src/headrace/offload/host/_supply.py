@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Supplies an epoch from both ends: host batches from the head, prepared ones from the tail, in a strategy's order.
-
-It also measures how long the host and the trainer take per batch (`PaceMeter`).
-"""
+"""Supplies an epoch from both ends: host batches from the head, prepared ones from the tail, in a strategy's order."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from headrace.loader.supply import (
     Draft,
     EpochBatches,
     Gather,
-    Meters,
     PixelBatch,
     PixelSource,
     Stack,
@@ -28,11 +23,16 @@ from headrace.loader.supply import (
     submit,
     wait_for,
 )
-from headrace.offload.host._reader import PreparedBatches, ReadingThread
-from headrace.offload.strategies._strategies import Pattern, Times
+from headrace.offload.host._pace import PaceMeter
+from headrace.offload.host._reader import PreparedBatches
+from headrace.offload.strategies._patterns import Pattern
 
-Outcome: TypeAlias = Literal["prepared", "late", "lost", "bad"]
+Outcome: TypeAlias = Literal["host", "prepared", "helped", "late", "lost", "bad"]
+"""How a batch was made: by the host for a slot of its own; by the offload worker; by the host to help a slow worker, or
+because the prepared batch was late, lost or bad."""
 
+REDONE: tuple[Outcome, ...] = ("late", "lost", "bad", "helped")
+"""The outcomes of a slot of the offload worker whose batch the host has made."""
 MAX_LATE = 2
 """After this many late batches in a row, no prepared batch is used until the next epoch."""
 MAX_BAD = 8
@@ -47,27 +47,12 @@ _HELP_CHECK_SECONDS = 0.01
 _HELP_WHEN_DONE = 2
 _MAX_HELPED = 4
 
-BUSY = ("read_seconds", "decode_seconds", "transform_seconds")
-"""The engine's counters of busy seconds."""
-# The host limits the speed if the loader waits for it for more than this share of the time.
-_WAITING_SHARE = 0.03
-# A shorter wait is the time that the code itself takes.
-_MIN_COUNTED_SECONDS = 0.0002
-_REMEMBERED = 256
-_MIN_SECONDS = 1e-6
-
 
 @dataclass(slots=True)
 class OffloadCounts:
     """Which side made how many batches since the loader was created, and how long it waited for prepared ones."""
 
-    host: int = 0
-    prepared: int = 0
-    helped: int = 0
-    """Made by the host while it waited for a slow offload worker."""
-    late: int = 0
-    lost: int = 0
-    bad: int = 0
+    made: Counter[Outcome] = field(default_factory=Counter)
     wait_seconds: float = 0.0
     longest_wait: float = 0.0
     longest_limit: float = 0.0
@@ -177,86 +162,6 @@ class PreparedPixels:
         return [] if self._on_host is None else self._on_host.failures()
 
 
-@dataclass(frozen=True, slots=True)
-class HostPace:
-    """Seconds per batch of the host and of the trainer."""
-
-    host: float
-    step: float
-    reading: float
-    """The part of `host` in which its threads waited for storage."""
-
-    def with_worker(self, worker: float, link: float, take: float) -> Times:
-        """Add the offload worker's seconds per batch, and how long a read takes in elapsed and in CPU time."""
-        worker = max(worker, _MIN_SECONDS)
-        return Times(host=self.host, worker=worker, step=self.step, link=link, take=take, reading=self.reading)
-
-
-class HostWork(NamedTuple):
-    """What the host's threads have done: seconds over all threads, the part spent reading, and images."""
-
-    busy: float = 0.0
-    reading: float = 0.0
-    images: float = 0.0
-
-
-class PaceMeter:
-    """Measures one epoch. The first batch, which includes everything that starts, does not count.
-
-    If the loader waited for the host's batches, the host was busy all the time, and its time per batch is the time
-    between batches that were waited for. Otherwise the trainer limits the speed, and the host's time follows from how
-    long its threads were busy with what they made, including batches made ahead. Medians are used, so that a pause of
-    the machine does not count.
-    """
-
-    def __init__(
-        self, meters: Meters, source_stats: Callable[[], dict[str, float]], *, threads: int, images_per_batch: int
-    ) -> None:
-        self._meters, self._source_stats = meters, source_stats
-        self._threads, self._images_per_batch = threads, images_per_batch
-        self._begun: float | None = None
-        self._before = HostWork()
-        self._batches = 0
-        self._waited = 0.0
-        self._last_wait: tuple[float, int] | None = None
-        self._times: deque[float] = deque(maxlen=_REMEMBERED)
-
-    def count(self, waited: float | None) -> None:
-        """Count a batch that is done now, and the seconds that the loader waited for it; None if it was prepared."""
-        if self._begun is None:
-            self._begun = time.perf_counter()
-            self._before = self._work()
-        elif waited is not None:
-            self._batches += 1
-            self._waited += waited
-            if waited > _MIN_COUNTED_SECONDS:
-                now = time.perf_counter()
-                if self._last_wait is not None:
-                    then, number = self._last_wait
-                    self._times.append((now - then) / (self._batches - number))
-                self._last_wait = (now, self._batches)
-
-    def pace(self) -> HostPace | None:
-        """Return what was measured; None if nothing was yet."""
-        steps = self._meters.steps.copy()
-        if self._begun is None or not self._batches or not steps:
-            return None
-        work = HostWork(*(now - then for now, then in zip(self._work(), self._before, strict=True)))
-        if self._times and self._waited > _WAITING_SHARE * (time.perf_counter() - self._begun):
-            host = median(self._times)
-        elif work.images and work.busy:
-            host = work.busy / self._threads / work.images * self._images_per_batch
-        else:
-            return None
-        share = work.reading / work.busy if work.busy else 0.0
-        return HostPace(max(host, _MIN_SECONDS), median(steps), share * host)
-
-    def _work(self) -> HostWork:
-        stats = self._source_stats()
-        busy = sum(stats.get(name, 0.0) for name in BUSY)
-        return HostWork(busy, stats.get("read_seconds", 0.0), stats.get("images", 0.0))
-
-
 class OffloadSupply:
     """Supplies the batches of one epoch, whoever makes them.
 
@@ -274,7 +179,6 @@ class OffloadSupply:
         gather: Gather,
         source: PixelSource,
         prepared: PreparedBatches,
-        thread: ReadingThread,
         turns: Turns,
         *,
         ahead: int,
@@ -284,17 +188,18 @@ class OffloadSupply:
         finished: Callable[[int, int, float], None],
     ) -> None:
         self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
-        self.prepared, self._thread, self.turns = prepared, thread, turns
+        self.prepared, self.turns = prepared, turns
         self._ahead, self.pace = ahead, pace
         self._counts, self._decide, self._finished = counts, decide, finished
         self._decide_at = 0
         self._begun: float | None = None
         self._prepared_count = 0
         self._host: deque[Draft] = deque()
-        self._claimed = 0
+        self.claimed = 0
+        """One above the last batch that the host has begun, from the head."""
         self._redone: dict[int, Draft] = {}
         self._helped: dict[int, Draft] = {}
-        self._late_in_a_row = self._bad_in_a_row = 0
+        self._in_a_row = Counter[Outcome]()
         self.given_up: str | None = None
         """Why no more prepared batches are used in this epoch, if so."""
         self.taken = bytearray()
@@ -302,11 +207,6 @@ class OffloadSupply:
 
     def __len__(self) -> int:
         return len(self._batches)
-
-    @property
-    def claimed(self) -> int:
-        """One above the last batch that the host has begun, from the head."""
-        return self._claimed
 
     def next(self, stop: StopSign) -> Draft:
         self._begun = self._begun or time.perf_counter()
@@ -319,14 +219,18 @@ class OffloadSupply:
         except IndexError:
             raise Stopped from None  # another thread has just abandoned the epoch
         self.taken.append(from_tail)
-        begun = time.perf_counter()
+        waited = None
         if isinstance(draft.batch, PreparedPixels):
             self._wait_for_prepared(draft.batch, stop)
-            self.pace.count(None)
+            self._judge(draft.batch)
         else:
+            begun = time.perf_counter()
             wait_for(draft.batch, stop)
-            self.pace.count(time.perf_counter() - begun)
-        self._count(draft.batch)
+            waited = time.perf_counter() - begun
+        if len(self.taken) == 1:
+            self.pace.start()
+        else:
+            self.pace.done.append((time.perf_counter(), waited))
         self._submit(stop)
         if not self.turns.remaining:
             self._finished(self.turns.batches, self._prepared_count, time.perf_counter() - self._begun)
@@ -335,21 +239,21 @@ class OffloadSupply:
     def _head_draft(self) -> Draft:
         draft = self._host.popleft()
         self.turns.take(prepared=False)
+        self._counts.made["host"] += 1
         return draft
 
     def _tail_draft(self) -> Draft:
         number = self.turns.take(prepared=True)
-        if number < self._claimed:  # the host began it before the plan gave it to the worker
-            self._claimed = number
+        if number < self.claimed:  # the host began it before the plan gave it to the worker
+            self.claimed = number
+            self._counts.made["host"] += 1
             return self._host.pop()
-        if number in self._helped:
-            self.prepared.skip_from(number)
-            self._counts.helped += 1
-            return self._helped.pop(number)
-        if number in self._redone:
-            self.prepared.skip_from(number)
-            self._counts.lost += 1
-            return self._redone.pop(number)
+        own: tuple[tuple[Outcome, dict[int, Draft]], ...] = (("helped", self._helped), ("lost", self._redone))
+        for outcome, drafts in own:
+            if number in drafts:
+                self.prepared.skip_from(number)
+                self._counts.made[outcome] += 1
+                return drafts.pop(number)
         rows, repeat = self.prepared.samples(number) or samples_of(self._tail, number, self._gather)
         epoch, source = self._batches.epoch, self._source
         pixels = PreparedPixels(self.prepared, number, self.limit, lambda: source.submit(rows, epoch))
@@ -357,7 +261,7 @@ class OffloadSupply:
 
     def _is_next_ready(self) -> bool:
         """Whether the next batch of the tail is read or bad, and the host has not begun it."""
-        return self.turns.tail > self._claimed and self.prepared.settled(self.turns.tail) > 0
+        return self.turns.tail > self.claimed and self.prepared.settled(self.turns.tail) > 0
 
     @property
     def limit(self) -> float:
@@ -365,31 +269,23 @@ class OffloadSupply:
         beat = self.prepared.beat
         return 0.0 if self.given_up else wait_limit(None if beat is None else beat.seconds_per_batch)
 
-    def _count(self, pixels: PixelBatch) -> None:
-        counts = self._counts
-        if not isinstance(pixels, PreparedPixels):
-            counts.host += 1
-            return
+    def _judge(self, pixels: PreparedPixels) -> None:
+        """Count a slot of the offload worker, and give up after too many that brought no prepared batch."""
+        counts, outcome = self._counts, pixels.outcome
+        counts.made[outcome] += 1
         counts.wait_seconds += pixels.waited
         counts.longest_wait = max(counts.longest_wait, pixels.waited)
         counts.longest_limit = max(counts.longest_limit, self.limit)
-        if pixels.outcome == "prepared":
-            counts.prepared += 1
+        self._in_a_row[outcome] += 1
+        if outcome == "prepared":
+            self._in_a_row.clear()
             self._prepared_count += 1
-            self._late_in_a_row = self._bad_in_a_row = 0
-            return
-        counts.host += 1
-        setattr(counts, pixels.outcome, getattr(counts, pixels.outcome) + 1)
-        if self.given_up is not None:
-            return
-        self._late_in_a_row += pixels.outcome == "late"
-        self._bad_in_a_row += pixels.outcome == "bad"
-        if self._late_in_a_row >= MAX_LATE:
-            self.give_up(f"{MAX_LATE} prepared batches in a row were late by {self.limit:.3g} s")
-        elif self._bad_in_a_row >= MAX_BAD:
-            self.give_up(f"{MAX_BAD} prepared batches in a row could not be used")
+        elif self.given_up is None and self._in_a_row["late"] >= MAX_LATE:
+            self._give_up(f"{MAX_LATE} prepared batches in a row were late by {self.limit:.3g} s")
+        elif self.given_up is None and self._in_a_row["bad"] >= MAX_BAD:
+            self._give_up(f"{MAX_BAD} prepared batches in a row could not be used")
 
-    def give_up(self, why: str) -> None:
+    def _give_up(self, why: str) -> None:
         """Use no more prepared batches in this epoch; the host makes those of their slots."""
         self.given_up = why
         self._counts.given_up.append(why)
@@ -428,7 +324,7 @@ class OffloadSupply:
         Not the next one, if possible: the worker has begun it before it sees the new request.
         """
         tail = self.turns.tail
-        lowest = max(self.turns.bottom, self._claimed, tail - _MAX_HELPED - 2)
+        lowest = max(self.turns.bottom, self.claimed, tail - _MAX_HELPED - 2)
         coming = [number for number in range(tail - 1, lowest - 1, -1) if number not in self._helped]
         return next((number for number in coming[1:2] + coming[:1] if not self.prepared.has(number)), None)
 
@@ -436,7 +332,7 @@ class OffloadSupply:
 
     def _submit(self, stop: StopSign) -> None:
         if self.turns.pattern is None:
-            while self._has_room and self._claimed < self.turns.tail - self.prepared.settled(self.turns.tail):
+            while self._has_room and self.claimed < self.turns.tail - self.prepared.settled(self.turns.tail):
                 self._claim(stop)
             return
         alone = self.given_up is not None or self.prepared.lost is not None
@@ -447,12 +343,12 @@ class OffloadSupply:
             if self.turns.is_planned(slot):
                 tail -= 1
                 known = tail in self._redone or tail in self._helped or self.prepared.has(tail)
-                if alone and tail >= self._claimed and not known:
+                if alone and tail >= self.claimed and not known:
                     check(stop)
                     self._redone[tail] = submit(self._tail, tail, self._gather, self._source)
             else:
                 head += 1
-                if head > self._claimed:
+                if head > self.claimed:
                     self._claim(stop)
 
     @property
@@ -461,14 +357,14 @@ class OffloadSupply:
 
     def _claim(self, stop: StopSign) -> None:
         check(stop)
-        self._host.append(submit(self._batches, self._claimed, self._gather, self._source))
-        self._claimed += 1
+        self._host.append(submit(self._batches, self.claimed, self._gather, self._source))
+        self.claimed += 1
 
     def abandon(self) -> None:
-        self._thread.stop()
+        self.prepared.stop()
         self._host.clear()
         self._redone.clear()
         self._helped.clear()
 
     def close(self) -> None:
-        self._thread.join()
+        self.prepared.join()

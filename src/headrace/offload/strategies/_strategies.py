@@ -6,12 +6,6 @@
 An offload worker that cannot make the training faster is not used: if the trainer is as slow as the host; if the link
 already limits the host, or reading a batch costs the host more than making it; and if the worker would not finish one
 batch in time. With `spare_host` it is used beside a slow trainer too, and the host does less.
-
-An epoch of N batches has N slots. The host takes batches 0, 1, 2 … from the head, the offload worker N − 1, N − 2 …
-from the tail. So what was consumed is always a prefix and a suffix, and what remains is one contiguous stretch.
-
-The slowest of host and worker together, or the trainer, limits the speed. Host and worker that run at the same time add
-their rates, so together they need host · worker / (host + worker) seconds per batch.
 """
 
 from __future__ import annotations
@@ -22,6 +16,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, ClassVar, NamedTuple
+
+from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
+from headrace.offload.strategies._times import Times, host_only, interleaved, seconds_text, split_epoch
 
 MIN_GAIN = 1.01
 """With a smaller gain, the offload worker is not worth its files."""
@@ -34,133 +31,6 @@ _UTILISATION = 0.98
 _UTILISATION_BESIDE_TRAINER = 0.9
 # `mte` is off if the link takes more than this part of the host's time: batches are also written over it.
 _MAX_LINK_SHARE = 0.8
-_MAX_INTEGER = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """Which slots get prepared batches: none of the first `skip`, then `near` of every `of`, evenly spread.
-
-    After `skip`, slot j gets one if (phase + (j + 1) · near) // of is more than (phase + j · near) // of, which is
-    Bresenham's line. The rest of a pattern after some slots is a pattern again, so a resumed run continues in step.
-    """
-
-    skip: int = 0
-    near: int = 0
-    of: int = 1
-    phase: int = 0
-
-    def __post_init__(self) -> None:
-        numbers = (self.skip, self.near, self.of, self.phase)
-        if not all(type(number) is int and abs(number) <= _MAX_INTEGER for number in numbers):
-            raise ValueError("skip, near, of and phase of a pattern must be integers of at most 63 bits")
-        if self.skip < 0 or not 0 <= self.near <= self.of or self.of < 1 or not 0 <= self.phase < self.of:
-            raise ValueError(f"a pattern must have 0 ≤ skip, 0 ≤ near ≤ of and 0 ≤ phase < of; got {self.to_json()}")
-
-    def is_prepared(self, slot: int) -> bool:
-        return self.prepared_before(slot + 1) > self.prepared_before(slot)
-
-    def slots(self, count: int) -> bytes:
-        """Return for each of the first `count` slots whether it gets a prepared batch: 1 or 0."""
-        flags, error = bytearray(count), self.phase
-        for slot in range(self.skip, count):
-            error += self.near
-            if error >= self.of:
-                error -= self.of
-                flags[slot] = 1
-        return bytes(flags)
-
-    def prepared_before(self, slots: int) -> int:
-        """Return how many of the first `slots` get prepared batches."""
-        return (self.phase + max(0, slots - self.skip) * self.near) // self.of
-
-    def after(self, slots: int) -> Pattern:
-        """Return the pattern of what follows the first `slots`."""
-        done = max(0, slots - self.skip)
-        phase = (self.phase + done * self.near) % self.of
-        return Pattern(max(0, self.skip - slots), self.near, self.of, phase)
-
-    def delayed(self, slots: int) -> Pattern:
-        """Return this pattern after `slots` slots of the host."""
-        return Pattern(self.skip + slots, self.near, self.of, self.phase)
-
-    def to_json(self) -> dict[str, int]:
-        return {"skip": self.skip, "near": self.near, "of": self.of, "phase": self.phase}
-
-    @classmethod
-    def from_json(cls, tree: Any) -> Pattern:
-        """Read a pattern; ValueError if it is not valid."""
-        if not isinstance(tree, Mapping) or set(tree) != {"skip", "near", "of", "phase"}:
-            raise ValueError("a pattern must be an object with skip, near, of and phase")
-        return cls(**tree)
-
-
-HOST_ONLY = Pattern()
-"""The host makes all batches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds per batch, for one rank."""
-
-    host: float
-    """The host, with all its threads."""
-    worker: float
-    """The offload worker, including the turns of other ranks."""
-    step: float = 0.0
-    """The trainer."""
-    link: float = 0.0
-    """How long reading a prepared batch occupies the link; a lower limit for prepared batches in a row."""
-    take: float = 0.0
-    """CPU time of the host for reading a prepared batch."""
-    reading: float = 0.0
-    """The part of `host` in which it waits for encoded images, which may come over the same link."""
-
-    def __post_init__(self) -> None:
-        if not self.host > 0 or not self.worker > 0 or min(self.step, self.link, self.take, self.reading) < 0:
-            raise ValueError(f"host and worker must be more than 0 and the others not negative; got {self}")
-
-    @property
-    def supply(self) -> float:
-        """Seconds between two prepared batches: the offload worker's, or the link's."""
-        return max(self.worker, self.link)
-
-    @property
-    def in_a_row(self) -> float:
-        """Seconds per batch while all batches are prepared: the trainer's, or the link's."""
-        return max(self.step, self.link)
-
-    @property
-    def link_free(self) -> float:
-        """The part of `in_a_row` in which the link is free for an offload worker that writes over it."""
-        return self.in_a_row - self.link
-
-    @property
-    def both(self) -> float:
-        """Seconds per batch with both sides at work."""
-        return self.host * self.supply / (self.host + self.supply)
-
-
-def host_only(times: Times) -> float:
-    """Return the seconds per batch without an offload worker."""
-    return max(times.host, times.step)
-
-
-def interleaved(times: Times) -> float:
-    """Return the seconds per batch of `wrr`, and of `paced` with the right ratio."""
-    return max(times.both, times.step)
-
-
-def split_epoch(times: Times, batches: int, prepared: int, ready: int = 0) -> float:
-    """Return the seconds of an epoch of `mte` with `prepared` batches from the worker, `ready` of them made before.
-
-    The epoch cannot end before the worker has made its last batch and the trainer has used it. The worker stands still
-    while its earlier batches are read.
-    """
-    last = times.in_a_row
-    trained = (batches - prepared) * host_only(times) + prepared * last
-    made = max(0, prepared - ready) * times.supply + max(0, prepared - 1) * times.link
-    return max(trained, made + last) if prepared else trained
 
 
 class Outlook(NamedTuple):
@@ -360,7 +230,3 @@ def find_strategy(given: str | Strategy) -> Strategy:
         names = ", ".join(map(repr, STRATEGIES))
         raise ValueError(f"strategy must be one of {names}, or a strategy object of headrace.offload; got {given!r}")
     return STRATEGIES[given]()
-
-
-def seconds_text(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

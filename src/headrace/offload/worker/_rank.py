@@ -13,8 +13,7 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,34 +26,18 @@ from headrace.loader import PixelMaker
 from headrace.loader.supply import PixelBatch, PixelSource, Rows, samples_of, take_pixels
 from headrace.offload.exchange._batch_file import (
     LIMITS,
+    Arrays,
     BatchFile,
     BatchShapes,
     BatchWriter,
     batch_file,
+    is_within,
     name_arrays,
     pack_batch,
 )
-from headrace.offload.exchange._documents import (
-    HOST_CELL,
-    MALFORMED,
-    RECIPE,
-    ROWS,
-    TEMPORARY,
-    WORKER_CELL,
-    BatchName,
-    Heartbeat,
-    HostRequest,
-    Origin,
-    State,
-    Stretch,
-    batch_of,
-    digest,
-    parse_object,
-    this_process,
-)
+from headrace.offload.exchange._documents import MALFORMED, Heartbeat, HostRequest, State, parse_object
 from headrace.offload.exchange._files import (
     CellReader,
-    SilenceTimer,
     is_folder,
     opened_folder,
     read_cell_bytes,
@@ -62,7 +45,20 @@ from headrace.offload.exchange._files import (
     remove_file,
     write_cell,
 )
-from headrace.offload.worker._checks import is_abandoned, is_held, read_heartbeat, read_rows
+from headrace.offload.exchange._folder import read_rows, remove_abandoned_rank
+from headrace.offload.exchange._liveness import is_abandoned, this_process
+from headrace.offload.exchange._names import (
+    HOST_CELL,
+    RECIPE,
+    ROWS,
+    TEMPORARY,
+    WORKER_CELL,
+    BatchName,
+    Origin,
+    Stretch,
+    batch_of,
+    digest,
+)
 from headrace.records import Dataset
 from headrace.transforms import Recipe
 
@@ -96,7 +92,8 @@ class RankCells:
         """Read what the host has published. OSError or ValueError if it is not valid, or not complete yet."""
         self.folder, self.rank, self._worker = folder, rank, worker
         self._process = this_process()
-        self._cell = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self._host = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self._near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self._written = b""
         content = read_small_file(folder / RECIPE, MAX_RECIPE_BYTES)
         self.recipe: dict[str, Any] = parse_object(content)
@@ -106,10 +103,9 @@ class RankCells:
         self.request = self._read_request()
         self.origin = Origin(folder.parent.name, self.request.session, digest(content))
         self._beat = 0
-        self._silence = SilenceTimer()
 
     def _read_request(self) -> HostRequest:
-        request = self._cell.read()
+        request = self._host.read()
         if request is None:
             raise ValueError(f"{self.folder / HOST_CELL} is damaged")
         return request
@@ -126,47 +122,47 @@ class RankCells:
         self.fault = None
         if request.closed or request.session != self.origin.session:
             raise RankGone(f"{self.folder}: the host has {'closed' if request.closed else 'begun a new session'}")
-        self._silence.note(request.beat)
         changed = request.stretches != self.request.stretches
         self.request = request
         return changed
 
     @property
     def is_abandoned(self) -> bool:
-        return is_abandoned(self.request.process, self._silence.seconds)
+        """Whether the host has died without removing its files."""
+        return is_abandoned(self.request.process, self._host.silent_seconds)
 
-    def claim(self, silence: SilenceTimer) -> bool:
-        """Take the rank, unless another live offload worker has it; `silence` follows that one's heartbeat."""
-        if is_held(self.folder, self._worker, silence, self.origin.session):
-            return False
-        self._write(Heartbeat(self.origin.session, self._worker, 0, "waiting", process=self._process))
+    def claim(self) -> bool:
+        """Take the rank, which no live offload worker has; False if another one takes it at the same time."""
+        self._write(state="waiting")
         time.sleep(_CLAIM_SECONDS)
-        holder = read_heartbeat(self.folder)
+        holder = self._holder()
         return holder is not None and holder.worker == self._worker
 
-    def write(self, beat: Heartbeat) -> None:
-        """Write the cell, with the next beat. For one thread at a time. RankGone if another worker has the rank."""
+    def _holder(self) -> Heartbeat | None:
+        """Return the heartbeat of the worker that has the rank; None if there is none, or its cell is not valid."""
+        try:
+            return self._near.read()
+        except ValueError:
+            return None
+
+    def write(self, **figures: Any) -> None:
+        """Write a heartbeat with these members. For one thread at a time. RankGone if another worker has the rank."""
         try:
             unchanged = read_cell_bytes(self.folder / WORKER_CELL) == self._written
-            holder = None if unchanged else read_heartbeat(self.folder)
+            holder = None if unchanged else self._holder()
         except FileNotFoundError:
             raise RankGone(f"{self.folder} was removed") from None
         if holder is not None and (holder.worker, holder.session) != (self._worker, self.origin.session):
             raise RankGone(f"{self.folder}: the offload worker {holder.worker} has taken over")
         self._beat += 1
-        self._write(
-            replace(beat, session=self.origin.session, worker=self._worker, beat=self._beat, process=self._process)
-        )
+        self._write(**figures)
 
-    def _write(self, beat: Heartbeat) -> None:
+    def _write(self, **figures: Any) -> None:
+        beat = Heartbeat(self.origin.session, self._worker, self._beat, process=self._process, **figures)
         try:
             self._written = write_cell(self.folder / WORKER_CELL, beat.to_json())
         except FileNotFoundError:
             raise RankGone(f"{self.folder} was removed") from None
-
-
-class CannotPrepare(LoaderError):
-    """A batch is too large, or a sample of it cannot be loaded: the host makes it itself."""
 
 
 class BatchMaker:
@@ -194,14 +190,14 @@ class BatchMaker:
         return len(self._pixels.batches(epoch, rank, start, stop))
 
     def begin(self, name: BatchName) -> PendingBatch:
-        """Submit a batch to the threads and return at once. CannotPrepare if it is too large, IndexError if none."""
+        """Submit a batch to the threads and return at once. LoaderError if it is too large, IndexError if none."""
         if self.batch_size > MAX_SAMPLES:
-            raise CannotPrepare(f"batch_size must be at most {MAX_SAMPLES} to be prepared; got {self.batch_size}")
+            raise LoaderError(f"batch_size must be at most {MAX_SAMPLES} to be prepared; got {self.batch_size}")
         batches = self._pixels.batches(name.epoch, name.rank, name.start, name.stop)
         rows, _ = samples_of(batches, name.number, self._gather)
         shape = self._shapes.of(rows)
         if shape is not None and shape.limits.n_bytes > LIMITS.n_bytes:
-            raise CannotPrepare(
+            raise LoaderError(
                 f"a prepared batch must have at most {LIMITS.n_bytes} bytes; batch {name.number} of epoch {name.epoch} "
                 f"has {shape.n_bytes}: use smaller batches or images"
             )
@@ -217,11 +213,11 @@ class PendingBatch:
         self.wait = batch.wait
 
     def take(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of a batch that is done; CannotPrepare if a sample could not be loaded."""
+        """Return the arrays of a batch that is done; LoaderError if a sample could not be loaded."""
         failures = self._batch.failures()
         if failures:
             position, field, _, kind, message = min(failures)
-            raise CannotPrepare(
+            raise LoaderError(
                 f"batch {self.name.number} of epoch {self.name.epoch}, rank {self.name.rank}: field "
                 f"{self._fields[field]!r} of row {int(self._rows[position])}: {kind}: {message}"
             )
@@ -295,36 +291,26 @@ class PublishedBatches:
             remove_file(batch_file(name), dir_fd=folder)
 
 
-def is_wanted(name: BatchName, stretches: Collection[Stretch]) -> bool:
-    """Whether a batch is in one of these stretches."""
-    stretch = (name.epoch, name.start, name.stop)
-    return any(each[:3] == stretch and each.bottom <= name.number < each.top for each in stretches)
-
-
 class ServedRank:
-    """A rank that this offload worker holds. For the worker's main thread; others may call `heartbeat`."""
+    """A rank that this offload worker holds. For the worker's main thread; others may call `figures`."""
 
-    def __init__(self, cells: RankCells, maker: BatchMaker, token: str) -> None:
-        self.cells, self.maker = cells, maker
-        self.files = PublishedBatches(cells.folder, cells.rank, token)
+    def __init__(self, cells: RankCells, maker: BatchMaker, files: PublishedBatches) -> None:
+        self.cells, self.maker, self.files = cells, maker, files
         self._stretches: tuple[Stretch, ...] = ()
-        self._complaint = ""
-        self._updated = self._checked = 0.0
-        # By epoch, start, stop and bottom of a stretch: the mark, and the top for which it was found.
-        self._marks: dict[tuple[int, int, int, int], tuple[int, int]] = {}
-        self._announced = self._marks.copy()
+        self._published: dict[Stretch, Stretch] = {}
+        self._announced = self._published.copy()
         self._announced_batches, self._announced_at = 0, 0.0
-        self._retry_at = 0.0
+        self._complaint = ""
+        self._updated = self._checked = self._retry_at = 0.0
         self._begun: float | None = None
         self._times: deque[float] = deque(maxlen=_TIMED_BATCHES)
         self._batch_bytes = max(self.files.held.values(), default=0)
-        self.seconds_per_batch: float | None = None
         self.state: State = "waiting"
         self.reason = ""
         self.batches = 0
         self.written_bytes = 0
-        self.busy_seconds = 0.0
-        self.ahead_bytes = 0
+        self._busy_seconds = 0.0
+        self._ahead_bytes = 0
         self._apply_request()
 
     @property
@@ -341,32 +327,76 @@ class ServedRank:
         """What is wrong now: with the folder, with the host's request, or with its cell."""
         return self.reason or self._complaint or self.cells.fault or ""
 
+    @property
+    def seconds_per_batch(self) -> float | None:
+        times = self._times.copy()  # other threads ask too
+        return sum(times) / len(times) if times else None
+
     def update(self, ahead_bytes: int) -> None:
         """Read the host's request, at most every 10 ms. RankGone if there is no host any more."""
-        self.ahead_bytes = ahead_bytes
+        self._ahead_bytes = ahead_bytes
         now = time.monotonic()
         if now - self._updated < _LOOK_SECONDS:
             return
         self._updated = now
+        self._read_request()
+        if now - self._checked > _ABANDONED_CHECK_SECONDS:
+            self._checked = now
+            if self.cells.is_abandoned:
+                remove_abandoned_rank(self.cells.folder)
+                raise RankGone(f"{self.cells.folder}: the host has died")
+
+    def _read_request(self) -> None:
         if self.cells.update():
             self._retry_at = 0.0
             self._apply_request()
 
-    def is_abandoned(self) -> bool:
-        """Whether the host has died without removing its files; checked at most every 0.25 s."""
-        if time.monotonic() - self._checked < _ABANDONED_CHECK_SECONDS:
-            return False
-        self._checked = time.monotonic()
-        return self.cells.is_abandoned
+    def _apply_request(self) -> None:
+        """Remove what the host does not want any more."""
+        self._complaint = ""
+        self._stretches = tuple(stretch for stretch in self.cells.request.stretches if self._exists(stretch))
+        self.files.keep_only(self.wants)
+        if not self._stretches:
+            self.files.drop_spare()
+        self._find_published()
+
+    def wants(self, name: BatchName) -> bool:
+        return is_within(name, self._stretches)
+
+    def _exists(self, stretch: Stretch) -> bool:
+        """Whether the epoch has such batches: a host could request 2**48 of them."""
+        try:
+            count = self.maker.batch_count(stretch.epoch, self.cells.rank, stretch.start, stretch.stop)
+        except MALFORMED:
+            count = 0
+        if stretch.top > count:
+            self._complaint = f"the host requests batch {stretch.top - 1} of {count}"
+        return stretch.top <= count
+
+    def _find_published(self) -> None:
+        """Find for each requested stretch the batches that are published, from the top down without a gap."""
+        found = {}
+        for stretch in self._stretches:
+            # The key is the same while the host only lowers the top: then the search continues where it ended.
+            key = stretch._replace(top=0)
+            last = self._published.get(key, stretch._replace(top=-1))
+            mark = last.bottom if stretch.top <= last.top and last.bottom <= stretch.top else stretch.top
+            while mark > stretch.bottom and self._name(stretch, mark - 1) in self.files.held:
+                mark -= 1
+            found[key] = stretch._replace(bottom=mark)
+        self._published = found
+
+    def _name(self, stretch: Stretch, number: int) -> BatchName:
+        return BatchName(stretch.epoch, self.cells.rank, stretch.start, stretch.stop, number)
+
+    # What to make.
 
     def next_name(self, in_progress: Collection[BatchName]) -> BatchName | None:
         """Return the batch to make next; None if there is none, or no room for it."""
         if time.monotonic() < self._retry_at:
             return None
-        name = None
-        if self._has_room(len(in_progress)):
-            names = (self._next_of(stretch, in_progress) for stretch in self._stretches)
-            name = next((name for name in names if name is not None), None)
+        wanted = self._missing(in_progress) if self._has_room(len(in_progress)) else iter(())
+        name = next(wanted, None)
         if name is not None:
             self._begun = self._begun or time.monotonic()
             self.state = "working"
@@ -379,60 +409,19 @@ class ServedRank:
         if not self.files.held and not in_progress:
             return True
         coming = (in_progress + 1) * self._batch_bytes  # unknown, 0, before the first batch
-        return coming > 0 and self.files.held_bytes + coming <= self.ahead_bytes
+        return coming > 0 and self.files.held_bytes + coming <= self._ahead_bytes
 
-    def _next_of(self, stretch: Stretch, in_progress: Collection[BatchName]) -> BatchName | None:
-        for number in range(self._mark(stretch) - 1, stretch.bottom - 1, -1):
-            name = self._name(stretch, number)
-            if name not in in_progress and name not in self.files.held:
-                return name
-        return None
-
-    def _name(self, stretch: Stretch, number: int) -> BatchName:
-        return BatchName(stretch.epoch, self.cells.rank, stretch.start, stretch.stop, number)
-
-    def _mark(self, stretch: Stretch) -> int:
-        """Return the lowest batch such that all from it up to the top are published."""
-        mark, top = self._marks.get(stretch[:4], (0, -1))
-        if stretch.top > top or not stretch.bottom <= mark <= stretch.top:
-            mark = stretch.top
-        while mark > stretch.bottom and self._name(stretch, mark - 1) in self.files.held:
-            mark -= 1
-        self._marks[stretch[:4]] = (mark, stretch.top)
-        return mark
-
-    def _apply_request(self) -> None:
-        """Remove what the host does not want any more."""
-        self._complaint = ""
-        self._stretches = tuple(stretch for stretch in self.cells.request.stretches if self._exists(stretch))
-        self.files.keep_only(self.wants)
-        if not self._stretches:
-            self.files.drop_spare()
-        known = {stretch[:4] for stretch in self._stretches}
-        self._marks = {key: mark for key, mark in self._marks.items() if key in known}
-        self._update_marks()
-
-    def _update_marks(self) -> None:
+    def _missing(self, in_progress: Collection[BatchName]) -> Iterator[BatchName]:
         for stretch in self._stretches:
-            self._mark(stretch)
+            published = self._published[stretch._replace(top=0)]
+            for number in range(published.bottom - 1, stretch.bottom - 1, -1):
+                name = self._name(stretch, number)
+                if name not in in_progress and name not in self.files.held:
+                    yield name
 
-    def wants(self, name: BatchName) -> bool:
-        return is_wanted(name, self._stretches)
-
-    def _exists(self, stretch: Stretch) -> bool:
-        """Whether the epoch has such batches: a host could request 2**48 of them."""
-        try:
-            count = self.maker.batch_count(stretch.epoch, self.cells.rank, stretch.start, stretch.stop)
-        except MALFORMED:
-            count = 0
-        if stretch.top > count:
-            self._complaint = f"the host requests batch {stretch.top - 1} of {count}"
-        return stretch.top <= count
-
-    def publish(self, name: BatchName, batch: Any, declined: str | None = None) -> None:
+    def publish(self, name: BatchName, batch: Arrays, declined: str | None = None) -> None:
         """Write a batch if it is still wanted. OSError if the folder cannot be written to; RankGone."""
-        if self.cells.update():
-            self._apply_request()
+        self._read_request()
         if not self.wants(name):
             return
         try:
@@ -444,14 +433,13 @@ class ServedRank:
         self.written_bytes += content.n_bytes
         if declined is None or not self._batch_bytes:
             self._batch_bytes = content.n_bytes
-        self._update_marks()
+        self._find_published()
         self.batches += 1
         now = time.monotonic()
         if self._begun is not None:
-            self.busy_seconds += now - self._begun
+            self._busy_seconds += now - self._begun
             if self.batches > 1:  # the first includes the warm-up
                 self._times.append(now - self._begun)
-                self.seconds_per_batch = sum(self._times) / len(self._times)
         self._begun = now
 
     def fail(self, error: OSError) -> None:
@@ -464,6 +452,8 @@ class ServedRank:
         self._retry_at = time.monotonic() + _RETRY_SECONDS
         self._begun = None
 
+    # What to announce.
+
     @property
     def must_announce(self) -> bool:
         """Whether to write a heartbeat now, because of batches that the host does not know about.
@@ -472,25 +462,23 @@ class ServedRank:
         """
         if self.batches == self._announced_batches:
             return False
-        stretch = self._stretches[0] if self._stretches else Stretch(0, 0, 0, 0, 0)
-        mark, _ = self._announced.get(stretch[:4], (stretch.top, 0))
-        is_soon = time.monotonic() - self._announced_at < _ANNOUNCE_SECONDS
-        return not is_soon or stretch.top - mark < _ENOUGH_UNREAD
+        if time.monotonic() - self._announced_at >= _ANNOUNCE_SECONDS or not self._stretches:
+            return True
+        first = self._stretches[0]
+        known = self._announced.get(first._replace(top=0))
+        return known is None or first.top - known.bottom < _ENOUGH_UNREAD
 
-    def heartbeat(self) -> Heartbeat:
-        """Return the figures of this rank, to be written now."""
+    def figures(self) -> dict[str, Any]:
+        """Return the members of a heartbeat that is written now."""
         self._announced_batches, self._announced_at = self.batches, time.monotonic()
-        self._announced = self._marks.copy()  # after the count: the main thread may publish a batch meanwhile
-        return Heartbeat(
-            session="",
-            worker="",
-            beat=0,
-            state=self.state,
-            reason=self.trouble,
-            marks=tuple((*key[:3], *mark) for key, mark in self._announced.items()),
-            batches=self.batches,
-            busy_seconds=self.busy_seconds,
-            seconds_per_batch=self.seconds_per_batch,
-            ahead_bytes=self.ahead_bytes,
-            held_bytes=self.files.held_bytes,
-        )
+        self._announced = self._published  # after the count: the main thread may publish a batch meanwhile
+        return {
+            "state": self.state,
+            "reason": self.trouble,
+            "marks": tuple(self._announced.values()),
+            "batches": self.batches,
+            "busy_seconds": self._busy_seconds,
+            "seconds_per_batch": self.seconds_per_batch,
+            "ahead_bytes": self._ahead_bytes,
+            "held_bytes": self.files.held_bytes,
+        }

@@ -13,17 +13,12 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
-from headrace.offload.exchange._documents import (
-    ABANDONED_SECONDS,
-    HOST_CELL,
-    Heartbeat,
-    HostRequest,
-    short_text,
-)
-from headrace.offload.exchange._files import Refused, SilenceTimer, read_cell
+from headrace.offload.exchange._documents import Heartbeat, HostRequest, short_text
+from headrace.offload.exchange._files import CellReader, Refused
 from headrace.offload.exchange._folder import MAX_LISTED, rank_folders, remove_abandoned_rank, unfinished_folders
-from headrace.offload.worker._checks import is_abandoned, is_held
-from headrace.offload.worker._rank import BatchMaker, RankCells, RankGone, ServedRank
+from headrace.offload.exchange._liveness import ABANDONED_SECONDS, TAKEOVER_SECONDS, is_abandoned
+from headrace.offload.exchange._names import HOST_CELL, WORKER_CELL
+from headrace.offload.worker._rank import BatchMaker, PublishedBatches, RankCells, RankGone, ServedRank
 from headrace.records import open_dataset
 from headrace.transforms import Recipe
 
@@ -36,7 +31,6 @@ MAX_RANKS = 1024
 _MAX_ROWS_PER_SAMPLE = 16
 _SEARCH_SECONDS = 0.25
 _FAULT_SECONDS = 5.0
-_MAX_REMEMBERED = 4096
 
 
 class Makers:
@@ -46,35 +40,48 @@ class Makers:
         self._path, self._threads = dataset, threads
         # A selection may repeat samples. One that is far longer than the dataset is treated as an error.
         self.max_rows = max(1 << 20, _MAX_ROWS_PER_SAMPLE * len(open_dataset(dataset)))
-        self._makers: dict[str, tuple[BatchMaker, int]] = {}
+        self._makers: dict[str, BatchMaker] = {}
 
-    def take(self, cells: RankCells) -> BatchMaker:
+    def find(self, cells: RankCells) -> BatchMaker:
         """Return the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
         key = cells.origin.recipe
-        if key in self._makers:
-            maker, users = self._makers[key]
-        elif len(self._makers) >= MAX_RECIPES:
-            raise ValueError(f"an offload worker serves at most {MAX_RECIPES} recipes: start another worker")
-        else:
+        if key not in self._makers:
+            if len(self._makers) >= MAX_RECIPES:
+                raise ValueError(f"an offload worker serves at most {MAX_RECIPES} recipes: start another worker")
             recipe = Recipe.from_json(json.dumps(cells.recipe))
-            maker = BatchMaker(open_dataset(self._path), recipe, threads=self._threads, rows=cells.rows)
-            users = 0
-        self._makers[key] = (maker, users + 1)
-        return maker
+            self._makers[key] = BatchMaker(open_dataset(self._path), recipe, threads=self._threads, rows=cells.rows)
+        return self._makers[key]
 
-    def give_back(self, cells: RankCells) -> None:
-        key = cells.origin.recipe
-        maker, users = self._makers[key]
-        if users > 1:
-            self._makers[key] = (maker, users - 1)
-        else:
-            del self._makers[key]
-            maker.close()
+    def keep_only(self, used: Collection[BatchMaker]) -> None:
+        """Close the makers that no rank uses."""
+        for key, maker in list(self._makers.items()):
+            if maker not in used:
+                del self._makers[key]
+                maker.close()
 
-    def close(self) -> None:
-        makers, self._makers = self._makers, {}
-        for maker, _ in makers.values():
-            maker.close()
+
+class KnownRank:
+    """What earlier searches have found out about a rank's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self.near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self.retry_at = 0.0
+        self.trouble = ""
+        """Why it could not be served, if so."""
+        self.refused = ""
+        """The session that was refused, if one was."""
+
+    def is_held(self, worker: str) -> bool:
+        """Whether another live offload worker has the rank."""
+        try:
+            holder = self.near.read()
+        except ValueError:
+            return False
+        if holder is None or holder.worker == worker or holder.is_vacant:
+            return False
+        return self.near.silent_seconds < TAKEOVER_SECONDS
 
 
 class RankSearch:
@@ -93,10 +100,7 @@ class RankSearch:
         self.next_at = 0.0
         """When to search again, by the monotonic clock."""
         self._last: Path | None = None
-        self._refused: dict[str, str] = {}
-        self._faults: dict[Path, tuple[float, str]] = {}
-        self._host_silence: dict[Path, SilenceTimer] = {}
-        self._worker_silence: dict[Path, SilenceTimer] = {}
+        self._known: dict[Path, KnownRank] = {}
         self.trouble = ""
 
     def find(self, served: Collection[Path]) -> Iterator[ServedRank]:
@@ -110,6 +114,11 @@ class RankSearch:
         except OSError as error:
             self.trouble = f"{self._exchange}: {error.strerror or error}"
             return
+        existing = [*(folder for folder, _ in ranks), *unfinished]
+        self._known = {folder: self._known.get(folder) or KnownRank(folder) for folder in existing}
+        for folder in unfinished:
+            if self._known[folder].host.silent_seconds > ABANDONED_SECONDS:
+                remove_abandoned_rank(folder)
         for folder, rank in self._rotated(ranks):
             if folder not in served and (self._ranks is None or rank in self._ranks):
                 found = self._try(folder, rank) if len(served) < MAX_RANKS else None
@@ -119,16 +128,6 @@ class RankSearch:
                 if time.monotonic() - begun > _SEARCH_SECONDS:
                     self.next_at = time.monotonic() + _SEARCH_SECONDS  # then continue with the others
                     break
-        self._clean_up(unfinished, {folder for folder, _ in ranks} | set(unfinished))
-
-    def _clean_up(self, unfinished: list[Path], existing: set[Path]) -> None:
-        """Remove folders that were never finished, and forget those that are gone."""
-        for folder in unfinished:
-            if self._host_silence.setdefault(folder, SilenceTimer()).seconds > ABANDONED_SECONDS:
-                remove_abandoned_rank(folder)
-        for remembered in (self._host_silence, self._worker_silence, self._faults):
-            for folder in remembered.keys() - existing:
-                del remembered[folder]
 
     def _rotated(self, ranks: list[tuple[Path, int]]) -> list[tuple[Path, int]]:
         """Begin after the rank at which the last search ended."""
@@ -138,66 +137,54 @@ class RankSearch:
 
     def _try(self, folder: Path, rank: int) -> ServedRank | None:
         """Claim a rank if it needs a worker; an error is reported and remembered."""
-        until, why = self._faults.get(folder, (0.0, ""))
-        if time.monotonic() < until:
-            self.trouble = why
+        known = self._known.setdefault(folder, KnownRank(folder))
+        if time.monotonic() < known.retry_at:
+            self.trouble = known.trouble
             return None
         try:
-            found = self._claim_if_free(folder, rank)
+            return self._claim_if_free(rank, known)
         except (RankGone, FileNotFoundError):
             return None
         except Exception as error:  # noqa: BLE001 - a forged rank can fail in any way
-            self._remember(folder, error)
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            where = Path(error.filename) if isinstance(error, Refused) else folder
+            self.trouble = short_text(f"{folder if where.is_absolute() else folder / where.name}: {why}")
+            if known.trouble != self.trouble:
+                self._report(f"ignored {self.trouble}")
+            known.retry_at, known.trouble = time.monotonic() + _FAULT_SECONDS, self.trouble
             return None
-        if until and found is not None:
-            self._faults.pop(folder, None)
-        return found
 
-    def _remember(self, folder: Path, error: Exception) -> None:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        where = Path(error.filename) if isinstance(error, Refused) else folder
-        self.trouble = short_text(f"{folder if where.is_absolute() else folder / where.name}: {why}")
-        if self._faults.get(folder, (0.0, ""))[1] != self.trouble:
-            self._report(f"ignored {self.trouble}")
-        self._faults[folder] = (time.monotonic() + _FAULT_SECONDS, self.trouble)
-
-    def _claim_if_free(self, folder: Path, rank: int) -> ServedRank | None:
-        document = read_cell(folder / HOST_CELL)
-        request = None if document is None else HostRequest.from_json(document)
+    def _claim_if_free(self, rank: int, known: KnownRank) -> ServedRank | None:
+        request = known.host.read()
         if request is None or request.closed:
             return None
-        host = self._host_silence.setdefault(folder, SilenceTimer())
-        host.note((request.session, request.beat))
-        if is_abandoned(request.process, host.seconds):
-            remove_abandoned_rank(folder)
+        if is_abandoned(request.process, known.host.silent_seconds):
+            remove_abandoned_rank(known.folder)
             return None
-        silence = self._worker_silence.setdefault(folder, SilenceTimer())
-        if is_held(folder, self._worker, silence):
+        if known.is_held(self._worker):
             return None
-        if request.session in self._refused:
-            self.trouble = self._refused[request.session]
+        if request.session == known.refused:
+            self.trouble = known.trouble
             return None
-        return self._claim(folder, rank, silence)
+        return self._claim(rank, known)
 
-    def _claim(self, folder: Path, rank: int, silence: SilenceTimer) -> ServedRank | None:
-        cells = RankCells(folder, rank, self._worker, self._makers.max_rows)
-        if not cells.claim(silence):
+    def _claim(self, rank: int, known: KnownRank) -> ServedRank | None:
+        cells = RankCells(known.folder, rank, self._worker, self._makers.max_rows)
+        if known.is_held(self._worker) or not cells.claim():  # reading a large selection may have taken long
             return None
+        files = PublishedBatches(known.folder, rank, self._worker)
         try:
-            maker = self._makers.take(cells)
+            maker = self._makers.find(cells)
         except Exception as error:  # noqa: BLE001 - a forged recipe can fail in any way
             self.refuse(cells, str(error) or type(error).__name__)
             return None
-        try:
-            return ServedRank(cells, maker, self._worker)
-        except BaseException:
-            self._makers.give_back(cells)
-            raise
+        known.trouble = ""
+        return ServedRank(cells, maker, files)
 
     def refuse(self, cells: RankCells, why: str) -> None:
         """Report why a rank is not served, also to its host. A worker with another dataset may take it."""
-        while len(self._refused) >= _MAX_REMEMBERED:
-            del self._refused[next(iter(self._refused))]
-        self._refused[cells.origin.session] = self.trouble = short_text(f"refused {cells.folder}: {why}")
+        known = self._known.setdefault(cells.folder, KnownRank(cells.folder))
+        known.refused = cells.origin.session
+        known.trouble = self.trouble = short_text(f"refused {cells.folder}: {why}")
         self._report(self.trouble)
-        cells.write(Heartbeat("", "", 0, "refused", reason=why))
+        cells.write(state="refused", reason=why)

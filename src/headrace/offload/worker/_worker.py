@@ -13,14 +13,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.errors import HeadraceError
 from headrace.offload._cost import CostMeter
-from headrace.offload.exchange._documents import BEAT_SECONDS, BatchName, new_token
-from headrace.offload.exchange._folder import remove_abandoned_rank
+from headrace.offload.exchange._batch_file import Arrays
+from headrace.offload.exchange._liveness import BEAT_SECONDS
+from headrace.offload.exchange._names import BatchName, new_token
 from headrace.offload.worker._rank import PendingBatch, RankGone, ServedRank
 from headrace.offload.worker._search import Makers, RankSearch
 
@@ -149,9 +149,6 @@ class OffloadWorker:
                     rank.update(ahead_bytes)
                     if rank.must_announce:
                         self._write_heartbeat(rank)
-                    if rank.is_abandoned():
-                        self._lost.add(rank)
-                        remove_abandoned_rank(rank.cells.folder)
             if rank in self._lost:
                 self._drop(rank)
 
@@ -177,7 +174,7 @@ class OffloadWorker:
         self._past_batches += rank.batches
         self._past_bytes += rank.written_bytes
         self._batches = deque(batch for batch in self._batches if batch.rank is not rank)
-        self._makers.give_back(rank.cells)
+        self._makers.keep_only({each.maker for each in self._ranks})
         self._report(f"finished {rank.title}: {rank.summary}")
 
     # Batches.
@@ -193,7 +190,12 @@ class OffloadWorker:
         if done is not None:
             self._submit(1)  # so that the threads have work while this batch is written
             self._batches.remove(done)
-            self._finish(done)
+            with self._contain(done.rank):
+                try:
+                    batch, declined = done.pending.take(), None
+                except HeadraceError as error:
+                    batch, declined = {}, str(error)
+                self._publish(done.rank, done.pending.name, batch, declined)
         return True
 
     def _wait(self) -> BatchInProgress | None:
@@ -237,16 +239,7 @@ class OffloadWorker:
             return False
         return True
 
-    def _finish(self, done: BatchInProgress) -> None:
-        with self._contain(done.rank):
-            try:
-                batch = done.pending.take()
-            except HeadraceError as error:
-                self._publish(done.rank, done.pending.name, {}, str(error))
-            else:
-                self._publish(done.rank, done.pending.name, batch)
-
-    def _publish(self, rank: ServedRank, name: BatchName, batch: Any, declined: str | None = None) -> None:
+    def _publish(self, rank: ServedRank, name: BatchName, batch: Arrays, declined: str | None = None) -> None:
         with self._contain(rank):
             rank.publish(name, batch, declined)
 
@@ -254,14 +247,13 @@ class OffloadWorker:
 
     def _write_heartbeat(self, rank: ServedRank) -> None:
         with self._writing, contextlib.suppress(OSError):
-            beat = replace(
-                rank.heartbeat(),
+            rank.cells.write(
                 ranks=len(self._shared_ranks),
                 threads=self._threads,
                 written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
                 **self._cost._asdict(),
+                **rank.figures(),
             )
-            rank.cells.write(beat)
 
     @contextlib.contextmanager
     def _heartbeats(self) -> Iterator[None]:
@@ -292,4 +284,4 @@ class OffloadWorker:
             with self._contain(rank):
                 self._write_heartbeat(rank)
             self._report(f"left {rank.title}: {rank.summary}")
-        self._makers.close()
+        self._makers.keep_only(())
