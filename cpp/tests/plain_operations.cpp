@@ -167,6 +167,8 @@ bool apply(const Op& op, const DrawKey& key, std::uint16_t number, Plain& pictur
     case OpKind::grayscale:
       if (happens) picture = color(picture, {ColorKind::grayscale, p[1]});
       return true;
+    case OpKind::random_erasing:
+      return true;  // of the finished image
   }
   return false;
 }

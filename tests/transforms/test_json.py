@@ -12,17 +12,23 @@ import pytest
 from headrace.transforms import (
     CenterCrop,
     ColorJitter,
+    CutMix,
     Grayscale,
     HorizontalFlip,
+    MixUp,
+    MixUpCutMix,
+    MultiCrop,
     Normalize,
     Pad,
     PerBatch,
     PerSample,
     RandomCrop,
+    RandomErasing,
     RandomResizedCrop,
     Recipe,
     Resize,
     VerticalFlip,
+    View,
     Views,
     compile,  # noqa: A004
     from_json,
@@ -44,6 +50,12 @@ ALL = [
     Grayscale(p=0.2),
     Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     Views(2, [RandomCrop(5), Normalize(0.5, 0.5)]),
+    RandomErasing(0.25, (0.1, 0.2), (0.5, 2), (1.0, 2.0), (1, 3)),
+    RandomErasing(value="random"),
+    MixUp(0.2, 1000),
+    CutMix(labels="kind"),
+    MixUpCutMix(0.8, 1.0, 0.9, 0.4, 0.2, 10),
+    MultiCrop([View(2, [RandomCrop(5), Normalize(0.5, 0.5)]), View(1, [Resize(3)])]),
 ]
 
 RECIPE = Recipe(
@@ -85,6 +97,11 @@ def test_members_with_a_default_may_be_left_out():
         ({"op": "random_crop", "size": 5, "fill": "black"}, "must be a number"),
         ({"op": "views", "n": 2, "transforms": {}}, "transforms must be a list"),
         ({"op": "views", "n": 2, "transforms": [{"op": "pad", "padding": 1}, 5]}, "transform 1: a transform must be"),
+        ({"op": "multi_crop", "views": {}}, "views must be a list"),
+        ({"op": "multi_crop", "views": [{"n": 2}]}, "views 0: must be an object with the members n and transforms"),
+        ({"op": "multi_crop", "views": [{"n": 1, "transforms": []}]}, "at least two groups"),
+        ({"op": "random_erasing", "value": "pixel"}, "'color', 'random'"),
+        ({"op": "mixup", "labels": 5}, "labels must be the name of a field"),
         ({"op": "per_sample", "callable": "os.system"}, "'os.system' is code"),
     ],
 )

@@ -37,6 +37,10 @@ enum class OpKind : std::uint8_t {
   pad,                  // left, top, right, bottom, fill, border
   color_jitter,         // brightness from, to, contrast from, to, saturation from, to, hue from, to
   grayscale,            // probability, channels that come out (1 or 3)
+
+  // probability, scale from, to, ratio from, to, rectangles from, to, fill (0: values, 1: a random color, 2: random
+  // pixels), number of values, and at most seven of them, one for each channel. Only others of its kind may follow it.
+  random_erasing,
 };
 
 using Parameters = std::array<double, 16>;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transform/erase.h"
 #include "transform/resample.h"
 
 namespace headrace {
@@ -241,7 +242,9 @@ Status transform_image(const Transform& transform, const ImageShape& shape, Imag
   if (!(actual == expected)) return {Code::corrupt, "the image does not have the size that the index claims", 0, -1};
   Finish finish;
   if (Status s = make_finish(transform, shape.type, actual, finish); !s) return s;
-  return Run(transform, shape.type, finish, out, workspace).all(program, image);
+  if (Status s = Run(transform, shape.type, finish, out, workspace).all(program, image); !s) return s;
+  if (!transform.mask) erase(transform.ops, key, finish, actual.height, actual.width, out);
+  return {};
 }
 
 }  // namespace headrace

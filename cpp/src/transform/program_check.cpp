@@ -9,6 +9,7 @@ namespace headrace {
 namespace {
 
 constexpr double kMaxParameterSide = 65535;
+constexpr double kMaxValue = 1e6;
 constexpr double kMinRatio = 1e-3, kMaxRatio = 1e3;
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
@@ -40,6 +41,21 @@ Status check_jitter(const Parameters& p) noexcept {
   if (!range(p[2], p[3], 0, kMaxFactor)) return bad("contrast must be a range of factors, from <= to");
   if (!range(p[4], p[5], 0, kMaxFactor)) return bad("saturation must be a range of factors, from <= to");
   if (!range(p[6], p[7], -0.5, 0.5)) return bad("hue must be a range within [-0.5, 0.5]");
+  return {};
+}
+
+Status check_erasing(const Parameters& p) noexcept {
+  constexpr double kMaxRectangles = 100, kMaxValues = 7;
+  if (!within(p[0], 0, 1)) return bad("random_erasing: the probability must be in [0, 1]");
+  if (!range(p[1], p[2], 1e-9, 1)) return bad("random_erasing: scale must be a range of fractions of the area");
+  if (!range(p[3], p[4], kMinRatio, kMaxRatio))
+    return bad("random_erasing: ratio must be a range of aspect ratios, above 0");
+  if (!whole(p[5], 1, kMaxRectangles) || !whole(p[6], p[5], kMaxRectangles))
+    return bad("random_erasing: count must be a range within [1, 100]");
+  if (!whole(p[7], 0, 2)) return bad("random_erasing: the fill must be 0, 1 or 2");
+  if (!whole(p[8], p[7] == 0 ? 1 : 0, kMaxValues)) return bad("random_erasing: there must be 1 to 7 values");
+  for (std::size_t k = 9; k < p.size(); ++k)
+    if (!within(p[k], -kMaxValue, kMaxValue)) return bad("random_erasing: every value must be in [-1e6, 1e6]");
   return {};
 }
 
@@ -80,6 +96,8 @@ Status check_op(const Op& op) noexcept {
       if (p[0] < 1 && p[1] != 3)
         return bad("grayscale: with a probability < 1 the number of output channels must be 3");
       return {};
+    case OpKind::random_erasing:
+      return check_erasing(p);
   }
   return bad("the operation is unknown");
 }
@@ -93,6 +111,9 @@ Status check_ops(std::span<const Op> ops) noexcept {
   if (ops.size() > kMaxOps) return bad("there must be at most 512 operations");
   for (const Op& op : ops)
     if (const Status status = check_op(op); !status) return status;
+  for (std::size_t k = 1; k < ops.size(); ++k)
+    if (ops[k - 1].kind == OpKind::random_erasing && ops[k].kind != OpKind::random_erasing)
+      return bad("random_erasing must be the last operation");
   return {};
 }
 

@@ -54,6 +54,8 @@ class Interpreter {
         return color_jitter(op);
       case OpKind::grayscale:
         return happens(p[0]) ? composer_.color({ColorKind::grayscale, p[1]}) : Status{};
+      case OpKind::random_erasing:
+        return {};  // works on the finished image (erase.cpp)
     }
     return bad("there is no such operation");
   }

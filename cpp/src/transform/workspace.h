@@ -53,6 +53,7 @@ struct Workspace {
   Buffer picture[2];  // what a pass writes and the next one reads
   Buffer canvas;      // a picture with its border
   Buffer mirror;      // a flipped picture between two passes
+  Buffer shared;      // what several views of an image are made from
 };
 
 }  // namespace headrace

@@ -11,9 +11,14 @@ interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
     color       ColorJitter, Grayscale
-    last        Normalize, after all other declarative transforms
+    last        Normalize, after all transforms above; RandomErasing after it
+    batch       MixUp, CutMix, MixUpCutMix: mix the images of a batch and their labels
     views       Views(n, [...]) makes n augmented views of each sample; it is the only entry of its list
+                MultiCrop([View(n, [...]), View(m, [...])]) makes groups of views of different sizes, decoding once
     Python      PerSample(fn) and PerBatch(fn) call any function; they come last; a bare callable means PerSample
+
+Each one can be called with one NumPy or PIL image, to look at what it does: `RandomResizedCrop(224)(image, seed=1)`;
+`Compose([...])` does so with a list.
 
 Put crops and resizes first: then only the crop is decoded, and color changes run on fewer pixels.
 """
@@ -22,6 +27,7 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import Compiled, compile  # noqa: A004
 from headrace.transforms._composition import PerBatch, PerSample, Views
+from headrace.transforms._erasing import RandomErasing
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -31,24 +37,34 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
+from headrace.transforms._multicrop import MultiCrop, View
 from headrace.transforms._recipe import Recipe, from_json
+from headrace.transforms._single import Compose
+from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
 
 __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Compiled",
+    "Compose",
+    "CutMix",
     "Grayscale",
     "HorizontalFlip",
+    "MixUp",
+    "MixUpCutMix",
+    "MultiCrop",
     "Normalize",
     "Pad",
     "PerBatch",
     "PerSample",
     "RandomCrop",
+    "RandomErasing",
     "RandomResizedCrop",
     "Recipe",
     "Resize",
     "Transform",
     "VerticalFlip",
+    "View",
     "Views",
     "compile",
     "from_json",

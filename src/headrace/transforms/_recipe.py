@@ -17,6 +17,7 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
 from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
+from headrace.transforms._erasing import RandomErasing
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -26,6 +27,8 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
+from headrace.transforms._multicrop import MultiCrop, views_from_json
+from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
 
 RECIPE_VERSION = 1
 
@@ -34,6 +37,7 @@ _KINDS: dict[str, type[Transform]] = {
     for kind in (
         *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
         *(ColorJitter, Grayscale, Normalize, Views),
+        *(RandomErasing, MixUp, CutMix, MixUpCutMix, MultiCrop),
     )
 }
 
@@ -150,6 +154,8 @@ def from_json(document: Mapping[str, Any]) -> Transform:
     kind = _KINDS[op]
     members = {name: value for name, value in document.items() if name != "op"}
     _check_members(f"transform {op!r}", kind, members)
+    if kind is MultiCrop:
+        members["views"] = views_from_json(members["views"], _list_from_json)
     if kind is Views:
         members["transforms"] = _list_from_json(members["transforms"])
     try:

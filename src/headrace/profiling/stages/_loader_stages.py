@@ -54,7 +54,7 @@ class Instrument:
 
     @property
     def images_per_sample(self) -> int:
-        return max(1, len(self.image_fields) * self.compiled.views)
+        return max(1, len(self.image_fields))
 
     @property
     def batch_size(self) -> int:
