@@ -29,6 +29,10 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"pad", OpKind::pad},
     {"color_jitter", OpKind::color_jitter},
     {"grayscale", OpKind::grayscale},
+    {"apply", OpKind::apply},
+    {"choice", OpKind::choice},
+    {"order", OpKind::order},
+    {"branch", OpKind::branch},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},

@@ -37,6 +37,12 @@ enum class OpKind : std::uint8_t {
   pad,                  // left, top, right, bottom, fill, border
   color_jitter,         // brightness from, to, contrast from, to, saturation from, to, hue from, to
   grayscale,            // probability, channels that come out (1 or 3)
+
+  // Control (transform/control.h). `length` is the number of operations after this one that belong to it.
+  apply,   // probability, length: run the body or skip it
+  choice,  // length: run one of the branches that the body consists of, picked by weight
+  order,   // length: run all branches of the body in a random order
+  branch,  // weight, length
 };
 
 using Parameters = std::array<double, 16>;

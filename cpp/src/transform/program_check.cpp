@@ -4,11 +4,13 @@
 #include <limits>
 
 #include "headrace/transform.h"
+#include "transform/control.h"
 
 namespace headrace {
 namespace {
 
 constexpr double kMaxParameterSide = 65535;
+constexpr double kMaxWeight = 1e9;  // sums of weights stay finite
 constexpr double kMinRatio = 1e-3, kMaxRatio = 1e3;
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
@@ -41,6 +43,10 @@ Status check_jitter(const Parameters& p) noexcept {
   if (!range(p[4], p[5], 0, kMaxFactor)) return bad("saturation must be a range of factors, from <= to");
   if (!range(p[6], p[7], -0.5, 0.5)) return bad("hue must be a range within [-0.5, 0.5]");
   return {};
+}
+
+Status check_length(double length) noexcept {
+  return whole(length, 0, kMaxOps) ? Status{} : bad("the length of a body must be in [0, 512]");
 }
 
 Status check_op(const Op& op) noexcept {
@@ -80,6 +86,13 @@ Status check_op(const Op& op) noexcept {
       if (p[0] < 1 && p[1] != 3)
         return bad("grayscale: with a probability < 1 the number of output channels must be 3");
       return {};
+    case OpKind::apply:
+      return within(p[0], 0, 1) ? check_length(p[1]) : bad("apply: the probability must be in [0, 1]");
+    case OpKind::choice:
+    case OpKind::order:
+      return check_length(p[0]);
+    case OpKind::branch:
+      return within(p[0], 0, kMaxWeight) ? check_length(p[1]) : bad("branch: the weight must be in [0, 1e9]");
   }
   return bad("the operation is unknown");
 }
@@ -93,7 +106,7 @@ Status check_ops(std::span<const Op> ops) noexcept {
   if (ops.size() > kMaxOps) return bad("there must be at most 512 operations");
   for (const Op& op : ops)
     if (const Status status = check_op(op); !status) return status;
-  return {};
+  return check_nesting(ops);
 }
 
 Status check_pixels(const Program& program, std::uint64_t max_pixels) noexcept {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "transform/control.h"
 #include "transform/draws.h"
 #include "transform/program.h"
 
@@ -29,8 +30,18 @@ class Interpreter {
  public:
   Interpreter(Composer& composer, const DrawKey& key) noexcept : composer_(composer), key_(key) {}
 
-  Status run(const Op& op, std::uint16_t number) noexcept {
-    number_ = number;
+  // Operations [begin, end) of the list. The recursion ends: check_ops limits the depth.
+  Status run(std::span<const Op> ops, std::size_t begin, std::size_t end) noexcept {
+    for (std::size_t k = begin; k < end; k += 1 + body_length(ops[k]))
+      if (const Status status = run_op(ops, k); !status) return status;
+    return {};
+  }
+
+ private:
+  Status run_op(std::span<const Op> ops, std::size_t k) noexcept {
+    const Op& op = ops[k];
+    number_ = static_cast<std::uint16_t>(k);
+    const std::size_t body = k + 1, length = body_length(op);
     const auto& p = op.parameters;
     switch (op.kind) {
       case OpKind::resize:
@@ -54,11 +65,30 @@ class Interpreter {
         return color_jitter(op);
       case OpKind::grayscale:
         return happens(p[0]) ? composer_.color({ColorKind::grayscale, p[1]}) : Status{};
+      case OpKind::apply:
+        return happens(p[0]) ? run(ops, body, body + length) : Status{};
+      case OpKind::choice:
+        return run_op(ops, body + picked_branch(ops.subspan(body, length), drawn(0)[0]));
+      case OpKind::order:
+        return run_in_order(ops, body, length);
+      case OpKind::branch:
+        return run(ops, body, body + length);
     }
     return bad("there is no such operation");
   }
 
- private:
+  Status run_in_order(std::span<const Op> ops, std::size_t body, std::size_t length) noexcept {
+    Branches branches = branches_of(ops.subspan(body, length));
+    std::array<std::uint32_t, 4> words{};
+    for (std::uint32_t j = 0; j + 1 < branches.count; ++j) {
+      if (j % 4 == 0) words = drawn(static_cast<int>(j / 4));
+      std::swap(branches.at[j], branches.at[j + below(words[j % 4], branches.count - j)]);
+    }
+    for (std::uint32_t j = 0; j < branches.count; ++j)
+      if (const Status status = run_op(ops, body + branches.at[j]); !status) return status;
+    return {};
+  }
+
   static std::uint32_t integer(double x) noexcept { return static_cast<std::uint32_t>(x); }
   static Size size_at(const Op& op, std::size_t k) noexcept {
     return {integer(op.parameters[k]), integer(op.parameters[k + 1])};
@@ -162,9 +192,7 @@ Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t
     return bad("the image is empty, or larger than 16777215 pixels on a side");
   Composer composer(program, {height, width});
   Interpreter interpreter(composer, key);
-  for (std::size_t k = 0; k < ops.size(); ++k)
-    if (const Status status = interpreter.run(ops[k], static_cast<std::uint16_t>(k)); !status) return status;
-  return {};
+  return interpreter.run(ops, 0, ops.size());
 }
 
 }  // namespace headrace

@@ -11,6 +11,7 @@ interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
     color       ColorJitter, Grayscale
+    choice      RandomApply, RandomChoice, OneOf, RandomOrder run other transforms, and may be nested
     last        Normalize, after all other declarative transforms
     views       Views(n, [...]) makes n augmented views of each sample; it is the only entry of its list
     Python      PerSample(fn) and PerBatch(fn) call any function; they come last; a bare callable means PerSample
@@ -22,6 +23,7 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import Compiled, compile  # noqa: A004
 from headrace.transforms._composition import PerBatch, PerSample, Views
+from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -40,10 +42,14 @@ __all__ = [
     "Grayscale",
     "HorizontalFlip",
     "Normalize",
+    "OneOf",
     "Pad",
     "PerBatch",
     "PerSample",
+    "RandomApply",
+    "RandomChoice",
     "RandomCrop",
+    "RandomOrder",
     "RandomResizedCrop",
     "Recipe",
     "Resize",

@@ -17,6 +17,7 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
 from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
+from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -34,6 +35,7 @@ _KINDS: dict[str, type[Transform]] = {
     for kind in (
         *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
         *(ColorJitter, Grayscale, Normalize, Views),
+        *(RandomApply, RandomChoice, OneOf, RandomOrder),
     )
 }
 
@@ -150,7 +152,7 @@ def from_json(document: Mapping[str, Any]) -> Transform:
     kind = _KINDS[op]
     members = {name: value for name, value in document.items() if name != "op"}
     _check_members(f"transform {op!r}", kind, members)
-    if kind is Views:
+    if "transforms" in members:
         members["transforms"] = _list_from_json(members["transforms"])
     try:
         return kind(**members)
