@@ -29,6 +29,9 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"pad", OpKind::pad},
     {"color_jitter", OpKind::color_jitter},
     {"grayscale", OpKind::grayscale},
+    {"affine", OpKind::affine},
+    {"affine_level", OpKind::affine_level},
+    {"perspective", OpKind::perspective},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},

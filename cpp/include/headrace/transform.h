@@ -37,7 +37,36 @@ enum class OpKind : std::uint8_t {
   pad,                  // left, top, right, bottom, fill, border
   color_jitter,         // brightness from, to, contrast from, to, saturation from, to, hue from, to
   grayscale,            // probability, channels that come out (1 or 3)
+  affine,               // degrees from, to, translate x from, to, y from, to, scale from, to, shear x degrees from, to,
+                        // y from, to, resampling, fill, center x, y
+  affine_level,         // a Movement, the eight numbers of a level, resampling, fill
+  perspective,          // probability, distortion, resampling, fill
 };
+
+// What affine_level changes by its level, in the direction of Pillow's and torchvision's functions.
+enum class Movement : std::uint8_t {
+  rotate,              // degrees, counterclockwise, about the middle
+  shear_x,             // the tangent: input x = x + level * y, about the top left corner
+  shear_y,             // input y = y + level * x, likewise
+  translate_x,         // a fraction of the width, to the right
+  translate_y,         // a fraction of the height, down
+  translate_x_pixels,  // whole pixels, the fraction cut off
+  translate_y_pixels,
+};
+
+// The `resampling` of a warp is a filter (0 nearest, 2 bilinear, 3 bicubic, 4 one of bilinear and bicubic, drawn; 4
+// only in affine_level) plus the sum of these flags.
+inline constexpr std::uint32_t kWarpPixels = 8;   // affine: translations are pixels, not fractions; both are rounded
+inline constexpr std::uint32_t kWarpExpand = 16;  // affine: the canvas grows or shrinks to hold the entire picture
+inline constexpr std::uint32_t kWarpCenter = 32;  // affine: about the given point, not the middle
+inline constexpr std::uint32_t kWarpCorner =
+    64;  // affine_level: rotate about the top left corner, shear about the middle
+
+// The `fill` of a warp is three whole levels in one number, which a double holds exactly.
+using WarpFill = std::array<std::int32_t, 3>;
+constexpr double pack_fill(const WarpFill& levels) noexcept {
+  return (levels[0] + 32768) + (levels[1] + 32768) * 0x1p17 + (levels[2] + 32768) * 0x1p34;
+}
 
 using Parameters = std::array<double, 16>;
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "headrace/transform.h"
+#include "transform/warp/operations.h"
 
 namespace headrace {
 namespace {
@@ -80,6 +81,10 @@ Status check_op(const Op& op) noexcept {
       if (p[0] < 1 && p[1] != 3)
         return bad("grayscale: with a probability < 1 the number of output channels must be 3");
       return {};
+    case OpKind::affine:
+    case OpKind::affine_level:
+    case OpKind::perspective:
+      return check_warp(op);
   }
   return bad("the operation is unknown");
 }

@@ -54,6 +54,10 @@ class Interpreter {
         return color_jitter(op);
       case OpKind::grayscale:
         return happens(p[0]) ? composer_.color({ColorKind::grayscale, p[1]}) : Status{};
+      case OpKind::affine:
+      case OpKind::affine_level:
+      case OpKind::perspective:
+        return bad("warps cannot be run yet");
     }
     return bad("there is no such operation");
   }
