@@ -33,6 +33,21 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"choice", OpKind::choice},
     {"order", OpKind::order},
     {"branch", OpKind::branch},
+    {"affine", OpKind::affine},
+    {"affine_level", OpKind::affine_level},
+    {"perspective", OpKind::perspective},
+    {"invert", OpKind::invert},
+    {"posterize", OpKind::posterize},
+    {"solarize", OpKind::solarize},
+    {"solarize_add", OpKind::solarize_add},
+    {"autocontrast", OpKind::autocontrast},
+    {"equalize", OpKind::equalize},
+    {"enhance", OpKind::enhance},
+    {"gaussian_blur", OpKind::gaussian_blur},
+    {"gaussian_noise", OpKind::gaussian_noise},
+    {"permute_channels", OpKind::permute_channels},
+    {"jpeg", OpKind::jpeg},
+    {"mix", OpKind::mix},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
@@ -45,7 +60,25 @@ constexpr std::pair<std::string_view, Color> kColorChoices[] = {
 };
 constexpr const char* kFilters[] = {"nearest", "area", "bilinear", "bicubic"};
 constexpr const char* kBorders[] = {"constant", "edge", "reflect"};
-constexpr const char* kColors[] = {"brightness", "contrast", "saturation", "hue", "grayscale"};
+constexpr const char* kColors[] = {"brightness",
+                                   "contrast",
+                                   "saturation",
+                                   "hue",
+                                   "grayscale",
+                                   "invert",
+                                   "posterize",
+                                   "solarize",
+                                   "solarize_add",
+                                   "autocontrast",
+                                   "equalize",
+                                   "enhance_brightness",
+                                   "enhance_contrast",
+                                   "enhance_saturation",
+                                   "enhance_sharpness",
+                                   "gaussian_blur",
+                                   "gaussian_noise",
+                                   "permute_channels",
+                                   "jpeg"};
 
 template <class T, std::size_t N>
 T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view name, const char* what) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transform/photometric/steps.h"
 #include "transform/resample.h"
 
 namespace headrace {
@@ -84,9 +85,9 @@ unsigned reduction(const Pass& pass) noexcept {
 // Runs the passes of one program, one after the other.
 class Run {
  public:
-  Run(const Transform& transform, const PixelType& type, const Finish& finish, std::uint8_t* out,
+  Run(const Transform& transform, const PixelType& type, const DrawKey& key, const Finish& finish, std::uint8_t* out,
       Workspace& workspace) noexcept
-      : transform_(transform), type_(type), finish_(finish), out_(out), workspace_(workspace) {}
+      : transform_(transform), type_(type), key_(key), finish_(finish), out_(out), workspace_(workspace) {}
 
   Status all(const Program& program, ImageRows& image) noexcept {
     Pass first = program.passes[0];
@@ -142,7 +143,7 @@ class Run {
       picture = canvas;
     }
     if (colors) {
-      if (Status s = apply_colors({pass.colors.data(), pass.color_count}, picture); !s) return s;
+      if (Status s = apply_steps({pass.colors.data(), pass.color_count}, key_, picture, workspace_); !s) return s;
       type_ = picture.type;
     }
     if (last) {
@@ -194,6 +195,7 @@ class Run {
 
   const Transform& transform_;
   PixelType type_;
+  const DrawKey& key_;
   const Finish& finish_;
   std::uint8_t* out_;
   Workspace& workspace_;
@@ -241,7 +243,7 @@ Status transform_image(const Transform& transform, const ImageShape& shape, Imag
   if (!(actual == expected)) return {Code::corrupt, "the image does not have the size that the index claims", 0, -1};
   Finish finish;
   if (Status s = make_finish(transform, shape.type, actual, finish); !s) return s;
-  return Run(transform, shape.type, finish, out, workspace).all(program, image);
+  return Run(transform, shape.type, key, finish, out, workspace).all(program, image);
 }
 
 }  // namespace headrace

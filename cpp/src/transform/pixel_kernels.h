@@ -85,6 +85,11 @@ struct PixelKernels {
   void (*round_float)(const float* in, PixelType type, std::size_t samples, std::uint8_t* out) noexcept;
   void (*finish_rows)(const FinishRows& job) noexcept;
   void (*color_rows)(ColorRun& job) noexcept;
+  // Random numbers in long runs (noise-inl.h): four words of each block from `first` on; a normal number of each word.
+  void (*random_words)(std::uint32_t key0, std::uint32_t key1, std::uint64_t first, std::size_t blocks,
+                       std::uint32_t* out) noexcept;
+  void (*normal_numbers)(const std::uint32_t* words, std::size_t n, float* out) noexcept;
+  void (*write_halves)(const float* in, std::size_t n, std::uint16_t* out) noexcept;
 };
 
 }  // namespace headrace

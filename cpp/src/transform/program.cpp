@@ -17,7 +17,9 @@
 //   resize to n       resized = canvas = n. Needs a pass that resizes nothing and whose canvas is its content, and a
 //                     filter that is its own mirror image if the axis is flipped: nearest and area round to one side.
 //   flip              toggles; always possible. Later positions and widths are mirrored into the canvas.
-//   colors           follow in order, as long as there is room.
+//   colors           follow in order, as long as there is room. Noise and JPEG need a pass that flips nothing so far:
+//   they
+//                     would differ in a mirrored picture.
 //
 // Invariants after each operation, on each axis:
 //   start + size <= input; size, resized and canvas are at least 1; canvas <= kMaxSide.
@@ -27,6 +29,8 @@
 #include "transform/program.h"
 
 #include <algorithm>
+
+#include "transform/photometric/operations.h"
 
 namespace headrace {
 namespace {
@@ -111,7 +115,8 @@ Status Composer::pad(Edges edges, Border border, double fill) noexcept {
 }
 
 Status Composer::color(ColorStep step) noexcept {
-  if (pass().color_count == kMaxColorSteps)
+  const bool mirrored = pass().rows.flipped || pass().columns.flipped;
+  if (pass().color_count == kMaxColorSteps || (mirrored && has_direction(step.kind)))
     if (const Status status = begin_pass(); !status) return status;
   pass().colors[pass().color_count++] = step;
   return {};

@@ -5,6 +5,8 @@
 
 #include "headrace/transform.h"
 #include "transform/control.h"
+#include "transform/photometric/operations.h"
+#include "transform/warp/operations.h"
 
 namespace headrace {
 namespace {
@@ -93,6 +95,25 @@ Status check_op(const Op& op) noexcept {
       return check_length(p[0]);
     case OpKind::branch:
       return within(p[0], 0, kMaxWeight) ? check_length(p[1]) : bad("branch: the weight must be in [0, 1e9]");
+    case OpKind::affine:
+    case OpKind::affine_level:
+    case OpKind::perspective:
+      return check_warp(op);
+    case OpKind::invert:
+    case OpKind::posterize:
+    case OpKind::solarize:
+    case OpKind::solarize_add:
+    case OpKind::autocontrast:
+    case OpKind::equalize:
+    case OpKind::enhance:
+    case OpKind::gaussian_blur:
+    case OpKind::gaussian_noise:
+    case OpKind::permute_channels:
+    case OpKind::jpeg:
+      return check_photometric(op);
+    case OpKind::mix:
+      if (!within(p[0], 0.01, 100)) return bad("mix: alpha must be in [0.01, 100]");
+      return check_length(p[1]);
   }
   return bad("the operation is unknown");
 }

@@ -6,6 +6,7 @@
 
 #include "transform/control.h"
 #include "transform/draws.h"
+#include "transform/photometric/operations.h"
 #include "transform/program.h"
 
 namespace headrace {
@@ -73,6 +74,26 @@ class Interpreter {
         return run_in_order(ops, body, length);
       case OpKind::branch:
         return run(ops, body, body + length);
+      case OpKind::affine:
+      case OpKind::affine_level:
+      case OpKind::perspective:
+        return bad("warps cannot be run yet");
+      case OpKind::invert:
+      case OpKind::posterize:
+      case OpKind::solarize:
+      case OpKind::solarize_add:
+      case OpKind::autocontrast:
+      case OpKind::equalize:
+      case OpKind::enhance:
+      case OpKind::gaussian_blur:
+      case OpKind::gaussian_noise:
+      case OpKind::permute_channels:
+      case OpKind::jpeg: {
+        ColorStep step{};
+        return photometric_step(op, key_, number_, step) ? composer_.color(step) : Status{};
+      }
+      case OpKind::mix:
+        return bad("mixes cannot be run yet");
     }
     return bad("there is no such operation");
   }

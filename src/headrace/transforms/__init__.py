@@ -11,6 +11,9 @@ interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
     color       ColorJitter, Grayscale
+    levels      AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness, GaussianBlur, GaussianNoise,
+                RandomChannelPermutation, JPEG
+    policies    AutoAugment, RandAugment, TrivialAugmentWide; TimmAugment takes timm's strings
     choice      RandomApply, RandomChoice, OneOf, RandomOrder run other transforms, and may be nested
     last        Normalize, after all other declarative transforms
     views       Views(n, [...]) makes n augmented views of each sample; it is the only entry of its list
@@ -33,27 +36,55 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
+from headrace.transforms._photometric import (
+    JPEG,
+    AdjustSharpness,
+    AutoContrast,
+    Equalize,
+    GaussianBlur,
+    GaussianNoise,
+    Invert,
+    Posterize,
+    RandomChannelPermutation,
+    Solarize,
+)
+from headrace.transforms._policies import AutoAugment, RandAugment, TrivialAugmentWide
 from headrace.transforms._recipe import Recipe, from_json
+from headrace.transforms._timm import TimmAugment
 
 __all__ = [
+    "JPEG",
+    "AdjustSharpness",
+    "AutoAugment",
+    "AutoContrast",
     "CenterCrop",
     "ColorJitter",
     "Compiled",
+    "Equalize",
+    "GaussianBlur",
+    "GaussianNoise",
     "Grayscale",
     "HorizontalFlip",
+    "Invert",
     "Normalize",
     "OneOf",
     "Pad",
     "PerBatch",
     "PerSample",
+    "Posterize",
+    "RandAugment",
     "RandomApply",
+    "RandomChannelPermutation",
     "RandomChoice",
     "RandomCrop",
     "RandomOrder",
     "RandomResizedCrop",
     "Recipe",
     "Resize",
+    "Solarize",
+    "TimmAugment",
     "Transform",
+    "TrivialAugmentWide",
     "VerticalFlip",
     "Views",
     "compile",

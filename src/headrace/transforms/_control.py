@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from headrace.transforms import _base as arguments
 from headrace.transforms._base import Operation, Transform
@@ -36,7 +36,7 @@ class Nested(Transform):
                 )
         return transforms
 
-    def for_mask(self: T) -> T:
+    def for_mask(self) -> Self:
         """Return the same choices of the transforms as they are for masks."""
         return replace(self, transforms=tuple(item.for_mask() for item in self.transforms))
 
@@ -92,8 +92,8 @@ class RandomChoice(Nested):
 class OneOf(Nested):
     """With probability `p` apply one of the transforms, all equally probable; else none. As albumentations' `OneOf`.
 
-    Different from albumentations: the probabilities of the transforms inside are theirs alone, not weights. Give weights
-    with `RandomChoice(transforms, p=weights)`.
+    Different from albumentations: the probabilities of the transforms inside are theirs alone, not weights. Give
+    weights with `RandomChoice(transforms, p=weights)`.
     """
 
     p: float = 0.5

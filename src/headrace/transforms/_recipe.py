@@ -27,6 +27,20 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
+from headrace.transforms._photometric import (
+    JPEG,
+    AdjustSharpness,
+    AutoContrast,
+    Equalize,
+    GaussianBlur,
+    GaussianNoise,
+    Invert,
+    Posterize,
+    RandomChannelPermutation,
+    Solarize,
+)
+from headrace.transforms._policies import AutoAugment, RandAugment, TrivialAugmentWide
+from headrace.transforms._timm import TimmAugment
 
 RECIPE_VERSION = 1
 
@@ -36,6 +50,9 @@ _KINDS: dict[str, type[Transform]] = {
         *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
         *(ColorJitter, Grayscale, Normalize, Views),
         *(RandomApply, RandomChoice, OneOf, RandomOrder),
+        *(AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness),
+        *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment),
+        *(GaussianBlur, GaussianNoise, RandomChannelPermutation, JPEG),
     )
 }
 
