@@ -32,6 +32,10 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"affine", OpKind::affine},
     {"affine_level", OpKind::affine_level},
     {"perspective", OpKind::perspective},
+    {"scale_jitter", OpKind::scale_jitter},
+    {"shortest_size", OpKind::shortest_size},
+    {"letterbox", OpKind::letterbox},
+    {"zoom_out", OpKind::zoom_out},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
@@ -102,6 +106,20 @@ nb::dict axis_dict(const Axis& axis) {
   return d;
 }
 
+// None, or how positions of the canvas lead to the cut input, and the lines that bound what is shown.
+nb::object warp_dict(const Pass& pass) {
+  if (!pass.warps) return nb::none();
+  nb::dict d;
+  d["map"] = nb::make_tuple(pass.warp.map[0], pass.warp.map[1], pass.warp.map[2], pass.warp.map[3], pass.warp.map[4],
+                            pass.warp.map[5], pass.warp.map[6], pass.warp.map[7], pass.warp.map[8]);
+  nb::list gates;
+  for (std::uint32_t k = 0; k < pass.warp.gate_count; ++k)
+    gates.append(nb::make_tuple(pass.warp.gates[k][0], pass.warp.gates[k][1], pass.warp.gates[k][2]));
+  d["gates"] = gates;
+  d["fill"] = nb::make_tuple(pass.warp.fill[0], pass.warp.fill[1], pass.warp.fill[2]);
+  return d;
+}
+
 nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint64_t seed,
                 std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
   Program program;
@@ -117,6 +135,7 @@ nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t 
     d["antialias"] = pass.antialias;
     d["border"] = kBorders[static_cast<int>(pass.border)];
     d["fill"] = pass.fill;
+    d["warp"] = warp_dict(pass);
     nb::list colors;
     for (std::uint32_t c = 0; c < pass.color_count; ++c)
       colors.append(nb::make_tuple(kColors[static_cast<int>(pass.colors[c].kind)], pass.colors[c].value));

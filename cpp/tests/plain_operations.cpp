@@ -167,6 +167,14 @@ bool apply(const Op& op, const DrawKey& key, std::uint16_t number, Plain& pictur
     case OpKind::grayscale:
       if (happens) picture = color(picture, {ColorKind::grayscale, p[1]});
       return true;
+    case OpKind::affine:  // warps are compared pixel by pixel in pixels_warp.cpp, the others in Python
+    case OpKind::affine_level:
+    case OpKind::perspective:
+    case OpKind::scale_jitter:
+    case OpKind::shortest_size:
+    case OpKind::letterbox:
+    case OpKind::zoom_out:
+      return false;
   }
   return false;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "transform/resample.h"
+#include "transform/warp/warp.h"
 
 namespace headrace {
 namespace {
@@ -104,6 +105,7 @@ class Run {
 
  private:
   Status pass(const Pass& pass, std::uint32_t number, bool last, ImageRows& image) noexcept {
+    if (pass.warps) return warp(pass, number, last, image);
     const bool border = pass.rows.has_border() || pass.columns.has_border();
     const bool mirrored_border = border && pass.border != Border::constant;
     const Visible rows = visible(pass.rows, mirrored_border), columns = visible(pass.columns, mirrored_border);
@@ -141,7 +143,31 @@ class Run {
       place(picture, rows.begin, columns.begin, pass.rows, pass.columns, pass.border, pass.fill, canvas);
       picture = canvas;
     }
-    if (colors) {
+    return color_and_finish(pass, picture, last);
+  }
+
+  Status warp(const Pass& pass, std::uint32_t number, bool last, ImageRows& image) noexcept {
+    const Filter filter = transform_.mask ? Filter::nearest : pass.filter;
+    const Region region = warped_region(pass);
+    Picture read, picture;
+    if (region.height > 0) {
+      RowSource* source = nullptr;
+      if (Status s = image.start(
+              {region.top + pass.rows.start, region.left + pass.columns.start, region.height, region.width}, source);
+          !s)
+        return s;
+      if (Status s = make_picture(workspace_.warped, region.height, region.width, type_, read); !s) return s;
+      if (Status s = copy(*source, read); !s) return s;
+    }
+    if (Status s = make_picture(workspace_.picture[number % 2], pass.rows.canvas, pass.columns.canvas, type_, picture);
+        !s)
+      return s;
+    warp_picture(pass, filter, region, read, picture);
+    return color_and_finish(pass, picture, last);
+  }
+
+  Status color_and_finish(const Pass& pass, Picture picture, bool last) noexcept {
+    if (pass.color_count > 0 && !transform_.mask) {
       if (Status s = apply_colors({pass.colors.data(), pass.color_count}, picture); !s) return s;
       type_ = picture.type;
     }

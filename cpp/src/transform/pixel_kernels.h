@@ -63,6 +63,7 @@ inline constexpr std::size_t column_scratch_bytes(std::uint32_t channels, std::u
 }
 
 struct ColorRun;
+struct WarpRun;
 
 struct PixelKernels {
   // out[i] = the weighted sum of rows[k][i]; of int16_t, taps is even. Rows of samples as they come from a file, then
@@ -85,6 +86,7 @@ struct PixelKernels {
   void (*round_float)(const float* in, PixelType type, std::size_t samples, std::uint8_t* out) noexcept;
   void (*finish_rows)(const FinishRows& job) noexcept;
   void (*color_rows)(ColorRun& job) noexcept;
+  void (*warp_rows)(const WarpRun& job) noexcept;
 };
 
 }  // namespace headrace

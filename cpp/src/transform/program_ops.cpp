@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "transform/draws.h"
+#include "transform/fit.h"
 #include "transform/program.h"
 
 namespace headrace {
@@ -56,8 +57,14 @@ class Interpreter {
         return happens(p[0]) ? composer_.color({ColorKind::grayscale, p[1]}) : Status{};
       case OpKind::affine:
       case OpKind::affine_level:
+        return warp(op);
       case OpKind::perspective:
-        return bad("warps cannot be run yet");
+        return happens(p[0]) ? warp(op) : Status{};
+      case OpKind::scale_jitter:
+      case OpKind::shortest_size:
+      case OpKind::letterbox:
+      case OpKind::zoom_out:
+        return fit(composer_, op, drawn(0));
     }
     return bad("there is no such operation");
   }
@@ -137,6 +144,20 @@ class Interpreter {
     if (ratio < least_ratio) height = integer(std::max(1.0, round_half_even(width / least_ratio)));
     if (ratio > most_ratio) width = integer(std::max(1.0, round_half_even(height * most_ratio)));
     return {(composer_.height() - height) / 2, (composer_.width() - width) / 2, height, width};
+  }
+
+  Status warp(const Op& op) noexcept {
+    const auto& p = op.parameters;
+    const std::uint32_t height = composer_.height(), width = composer_.width();
+    WarpStep step;
+    Status status;
+    if (op.kind == OpKind::affine)
+      status = affine_step(p, height, width, drawn(0), drawn(1), step);
+    else if (op.kind == OpKind::affine_level)
+      status = affine_level_step(p, height, width, drawn(0), step);
+    else
+      status = perspective_step(p, height, width, drawn(1), drawn(2), step);
+    return status ? composer_.warp(step) : status;
   }
 
   Status color_jitter(const Op& op) noexcept {

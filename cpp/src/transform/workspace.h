@@ -53,6 +53,7 @@ struct Workspace {
   Buffer picture[2];  // what a pass writes and the next one reads
   Buffer canvas;      // a picture with its border
   Buffer mirror;      // a flipped picture between two passes
+  Buffer warped;      // the part of a picture that a warp reads
 };
 
 }  // namespace headrace

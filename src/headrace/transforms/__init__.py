@@ -10,6 +10,8 @@ sample, operation, view), so every machine makes the same image. Masks and boxes
 interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
+    warps       RandomRotation, RandomAffine, RandomPerspective: all that follow each other are one resampling
+    sizes       ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut
     color       ColorJitter, Grayscale
     last        Normalize, after all other declarative transforms
     views       Views(n, [...]) makes n augmented views of each sample; it is the only entry of its list
@@ -22,6 +24,7 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import Compiled, compile  # noqa: A004
 from headrace.transforms._composition import PerBatch, PerSample, Views
+from headrace.transforms._fit import Letterbox, RandomShortestSize, RandomZoomOut, ScaleJitter
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -32,6 +35,7 @@ from headrace.transforms._geometry import (
     VerticalFlip,
 )
 from headrace.transforms._recipe import Recipe, from_json
+from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
 
 __all__ = [
     "CenterCrop",
@@ -39,14 +43,21 @@ __all__ = [
     "Compiled",
     "Grayscale",
     "HorizontalFlip",
+    "Letterbox",
     "Normalize",
     "Pad",
     "PerBatch",
     "PerSample",
+    "RandomAffine",
     "RandomCrop",
+    "RandomPerspective",
     "RandomResizedCrop",
+    "RandomRotation",
+    "RandomShortestSize",
+    "RandomZoomOut",
     "Recipe",
     "Resize",
+    "ScaleJitter",
     "Transform",
     "VerticalFlip",
     "Views",

@@ -31,6 +31,9 @@ class Transform:
     op: ClassVar[str]
     """Name in JSON."""
 
+    nests: ClassVar[bool] = True
+    """Whether it may be inside a transform that runs others, such as `RandomApply`."""
+
     def to_json(self) -> dict[str, Any]:
         """Return this transform as a JSON object. `from_json` makes an equal transform from it (spec/recipe.md)."""
         return {"op": self.op} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
@@ -38,6 +41,10 @@ class Transform:
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations for the C++ core, in order."""
         raise NotImplementedError
+
+    def for_mask(self) -> Transform:
+        """Return the same transform with the same draws for a mask, whose class ids must not be mixed."""
+        return self
 
     def _set(self, **checked: Any) -> None:
         """Store checked arguments. Only for `__post_init__`."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,7 +13,6 @@ from headrace.formats import MAX_PIXELS
 from headrace.transforms._base import Operation, Transform
 from headrace.transforms._color import Normalize
 from headrace.transforms._composition import PerBatch, PerSample, Views, callable_name, check_callable, check_order
-from headrace.transforms._geometry import RandomResizedCrop, Resize
 from headrace.transforms.boxes import B, map_boxes
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def compile(  # noqa: A001
         max_pixels=max_pixels,
     )
     mask = _core.Transform(
-        _operations(map(_without_interpolation, inner)),
+        _operations(item.for_mask() for item in inner),
         dtype=None,
         layout=layout,
         mean=None,
@@ -149,11 +148,6 @@ def compile(  # noqa: A001
 
 def _operations(transforms: Iterable[Transform]) -> list[Operation]:
     return [operation for item in transforms for operation in item.operations()]
-
-
-def _without_interpolation(item: Transform) -> Transform:
-    """Return the same operation with the same draws for a mask, whose values are class ids and must not be mixed."""
-    return replace(item, interpolation="nearest") if isinstance(item, (Resize, RandomResizedCrop)) else item
 
 
 def _rebuild(transforms: tuple[Item, ...], options: dict[str, Any]) -> Compiled:

@@ -17,6 +17,7 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
 from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
+from headrace.transforms._fit import Letterbox, RandomShortestSize, RandomZoomOut, ScaleJitter
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -26,6 +27,7 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
+from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
 
 RECIPE_VERSION = 1
 
@@ -34,6 +36,8 @@ _KINDS: dict[str, type[Transform]] = {
     for kind in (
         *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
         *(ColorJitter, Grayscale, Normalize, Views),
+        *(RandomRotation, RandomAffine, RandomPerspective),
+        *(ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut),
     )
 }
 
