@@ -3,6 +3,7 @@
 // picture what its operations do one by one. A digest of many programs shows that all machines make the same ones.
 //
 //   program [seed]
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include "plain_operations.h"
 #include "checks.h"
 #include "transform/draws.h"
+#include "transform/trigonometry.h"
 
 namespace headrace::tests {
 namespace {
@@ -44,6 +46,16 @@ void check_functions(Random& random, Checks& checks) {
   }
   checks.expect(worst_log < 1e-15, "logarithm is off by " + std::to_string(worst_log * 1e16) + "e-16");
   checks.expect(worst_exp < 1e-15, "exponential is off by " + std::to_string(worst_exp * 1e16) + "e-16");
+  double worst_turn = 0;
+  for (int k = 0; k < 200000; ++k) {
+    const double turns = (random.below(1U << 31) * 0x1p-30 - 1) * 3;
+    const long double angle = turns * 6.283185307179586476925L;
+    const Turned found = turned(turns);
+    worst_turn = std::max({worst_turn, static_cast<double>(std::fabs(found.cosine - std::cos(angle))),
+                           static_cast<double>(std::fabs(found.sine - std::sin(angle)))});
+  }
+  checks.expect(worst_turn < 1e-15, "sine or cosine is off by " + std::to_string(worst_turn * 1e16) + "e-16");
+  checks.expect(turned(0.25).cosine == 0 && turned(-0.25).sine == -1 && turned(1.5).cosine == -1, "quarter turns");
   checks.expect(logarithm(1) == 0 && exponential(0) == 1, "log 1 and exp 0");
   for (const double x : {0.0, 0.49, 0.5, 0.51, 1.5, 2.5, 3.5, 4.0, 1e9 + 0.5})
     checks.expect(round_half_even(x) == std::nearbyint(x), "rounding of " + std::to_string(x));
@@ -205,6 +217,25 @@ void check_refusals(Checks& checks) {
                       {OpKind::color_jitter, {1, 1, 1, 1, 1, 1, -0.6, 0}},
                       {OpKind::random_resized_crop, {5, 5, 0, 1, 1, 1, 2, 1}},
                       {OpKind::random_resized_crop, {5, 5, 0.1, 1, 0, 1, 2, 1}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, pack_fill({})}},
+                      {OpKind::affine, {0, 0, 0, 2, 0, 0, 1, 1, 0, 0, 0, 0, 0, pack_fill({})}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 1, 1, 0, 90, 0, 0, 0, pack_fill({})}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, pack_fill({})}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 64, pack_fill({})}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, nan, pack_fill({})}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, nan}},
+                      {OpKind::affine, {0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 32, pack_fill({}), nan, 0}},
+                      {OpKind::affine_level, {7, 0, 0, 1, 0, 1, 0, 0, 1, 0, pack_fill({})}},
+                      {OpKind::affine_level, {0, 3, 0, 1, 0, 1, 0, 0, 1, 0, pack_fill({})}},
+                      {OpKind::affine_level, {0, 0, 0, nan, 0, 1, 0, 0, 1, 0, pack_fill({})}},
+                      {OpKind::affine_level, {0, 0, 0, 1, 0, 1, 2, 0, 1, 0, pack_fill({})}},
+                      {OpKind::perspective, {0.5, 1.1, 0, pack_fill({})}},
+                      {OpKind::perspective, {0.5, 0.5, 4, pack_fill({})}},
+                      {OpKind::scale_jitter, {5, 5, 0, 1, 2, 1}},
+                      {OpKind::shortest_size, {0, 2, 1, 13}},
+                      {OpKind::shortest_size, {0, 2, 1, 2, 5, 0}},
+                      {OpKind::letterbox, {5, 5, 2, 0, 0, 2, 1}},
+                      {OpKind::zoom_out, {0.5, 0.9, 2, 0}},
                       {static_cast<OpKind>(255), {}}};
   for (const Op& op : wrong)
     checks.expect(check_ops(std::span(&op, 1)).code == Code::bad_argument,

@@ -63,6 +63,11 @@ enum class OpKind : std::uint8_t {
   jpeg,              // quality from, to
 
   mix,  // alpha, length: the picture and what the branches of the body make of it, added up with random weights
+
+  scale_jitter,   // height, width, scale from, to, filter, antialias
+  shortest_size,  // most of the longer side (0: any), filter, antialias, how many sizes, the sizes (at most 12)
+  letterbox,      // height, width, may grow, in the middle, fill, filter, antialias
+  zoom_out,       // probability, factor from, to, fill
 };
 
 // What the threshold of `solarize` counts: levels of the image's own depth, of 8 bits, or whole ones of 8 bits.
@@ -116,6 +121,7 @@ struct Axis {
   std::uint32_t canvas = 0;
   bool flipped = false;
 
+  // Not of a warp, whose canvas may be larger than its input.
   bool has_border() const noexcept { return offset > 0 || std::int64_t{canvas} - offset > std::int64_t{resized}; }
 };
 
@@ -158,7 +164,21 @@ enum class PassInput : std::uint8_t {
   mixed,     // the result of a mix
 };
 
-// Geometry, then color. What a pass writes is the input of the next one.
+inline constexpr std::size_t kMaxGates = 12;
+
+// Turns, shears and distortions in one resampling. Position (x, y) of the canvas, where pixel i covers [i, i + 1),
+// shows what is at map · (x, y, 1) of the pass's input, counted from its start; outside of its size, and where a gate's
+// product with (x, y, 1) is negative, there is fill. The gates are the edges of canvases that were composed into this
+// one: what they cut away stays away.
+struct Warp {
+  std::array<double, 9> map{};  // row by row; the third row is 0, 0, 1 unless there is a perspective
+  std::array<std::array<double, 3>, kMaxGates> gates{};
+  std::uint32_t gate_count = 0;
+  WarpFill fill{};
+};
+
+// Geometry, then color. In a warp each axis has offset 0 and resized = size. What a pass writes is the input of the
+// next one.
 struct Pass {
   Axis rows;
   Axis columns;
@@ -172,6 +192,8 @@ struct Pass {
   bool keeps = false;  // what it writes is kept, and is the first term of a mix
   bool adds = false;   // what it writes is added to the mix
   double weight = 0;   // with `keeps` and `adds`: of what it writes
+  bool warps = false;
+  Warp warp;  // if it warps
 
   bool resizes() const noexcept { return rows.resized != rows.size || columns.resized != columns.size; }
 };

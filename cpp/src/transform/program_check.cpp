@@ -14,6 +14,7 @@ namespace {
 constexpr double kMaxParameterSide = 65535;
 constexpr double kMaxWeight = 1e9;  // sums of weights stay finite
 constexpr double kMinRatio = 1e-3, kMaxRatio = 1e3;
+constexpr double kMaxShortestSizes = 12;
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
 
@@ -114,6 +115,25 @@ Status check_op(const Op& op) noexcept {
     case OpKind::mix:
       if (!within(p[0], 0.01, 100)) return bad("mix: alpha must be in [0.01, 100]");
       return check_length(p[1]);
+    case OpKind::scale_jitter:
+      if (!side(p[0]) || !side(p[1])) return bad("scale_jitter: every side must be in [1, 65535]");
+      if (!range(p[2], p[3], kMinRatio, kMaxRatio)) return bad("scale_jitter: scale must be a range above 0");
+      return check_resampling(p[4], p[5]);
+    case OpKind::shortest_size:
+      if (!whole(p[0], 0, kMaxParameterSide)) return bad("shortest_size: the longer side must be in [0, 65535]");
+      if (!whole(p[3], 1, kMaxShortestSizes)) return bad("shortest_size: there must be 1 to 12 sizes");
+      for (std::size_t k = 0; k < static_cast<std::size_t>(p[3]); ++k)
+        if (!side(p[4 + k])) return bad("shortest_size: every size must be in [1, 65535]");
+      return check_resampling(p[1], p[2]);
+    case OpKind::letterbox:
+      if (!side(p[0]) || !side(p[1])) return bad("letterbox: every side must be in [1, 65535]");
+      if (!flag(p[2]) || !flag(p[3])) return bad("letterbox: flags must be 0 or 1");
+      if (const Status s = check_border(p[4], 0); !s) return s;
+      return check_resampling(p[5], p[6]);
+    case OpKind::zoom_out:
+      if (!within(p[0], 0, 1)) return bad("zoom_out: the probability must be in [0, 1]");
+      if (!range(p[1], p[2], 1, kMaxRatio)) return bad("zoom_out: the factors must be a range within [1, 1000]");
+      return check_border(p[3], 0);
   }
   return bad("the operation is unknown");
 }

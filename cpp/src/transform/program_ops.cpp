@@ -6,7 +6,9 @@
 
 #include "transform/control.h"
 #include "transform/draws.h"
+#include "transform/augmix.h"
 #include "transform/photometric/operations.h"
+#include "transform/fit.h"
 #include "transform/program.h"
 
 namespace headrace {
@@ -76,8 +78,9 @@ class Interpreter {
         return run(ops, body, body + length);
       case OpKind::affine:
       case OpKind::affine_level:
+        return warp(op);
       case OpKind::perspective:
-        return bad("warps cannot be run yet");
+        return happens(p[0]) ? warp(op) : Status{};
       case OpKind::invert:
       case OpKind::posterize:
       case OpKind::solarize:
@@ -93,7 +96,12 @@ class Interpreter {
         return photometric_step(op, key_, number_, step) ? composer_.color(step) : Status{};
       }
       case OpKind::mix:
-        return bad("mixes cannot be run yet");
+        return run_mix(ops, body, length);
+      case OpKind::scale_jitter:
+      case OpKind::shortest_size:
+      case OpKind::letterbox:
+      case OpKind::zoom_out:
+        return fit(composer_, op, drawn(0));
     }
     return bad("there is no such operation");
   }
@@ -108,6 +116,18 @@ class Interpreter {
     for (std::uint32_t j = 0; j < branches.count; ++j)
       if (const Status status = run_op(ops, body + branches.at[j]); !status) return status;
     return {};
+  }
+
+  Status run_mix(std::span<const Op> ops, std::size_t body, std::size_t length) noexcept {
+    const Branches branches = branches_of(ops.subspan(body, length));
+    const MixWeights weights = draw_mix_weights(key_, number_, ops[body - 1].parameters[0], branches.count);
+    composer_.begin_mix(weights.kept);
+    for (std::uint32_t j = 0; j < branches.count; ++j) {
+      if (const Status status = composer_.begin_branch(); !status) return status;
+      if (const Status status = run_op(ops, body + branches.at[j]); !status) return status;
+      if (const Status status = composer_.end_branch(weights.branches[j]); !status) return status;
+    }
+    return composer_.end_mix();
   }
 
   static std::uint32_t integer(double x) noexcept { return static_cast<std::uint32_t>(x); }
@@ -184,6 +204,20 @@ class Interpreter {
     if (ratio < least_ratio) height = integer(std::max(1.0, round_half_even(width / least_ratio)));
     if (ratio > most_ratio) width = integer(std::max(1.0, round_half_even(height * most_ratio)));
     return {(composer_.height() - height) / 2, (composer_.width() - width) / 2, height, width};
+  }
+
+  Status warp(const Op& op) noexcept {
+    const auto& p = op.parameters;
+    const std::uint32_t height = composer_.height(), width = composer_.width();
+    WarpStep step;
+    Status status;
+    if (op.kind == OpKind::affine)
+      status = affine_step(p, height, width, drawn(0), drawn(1), step);
+    else if (op.kind == OpKind::affine_level)
+      status = affine_level_step(p, height, width, drawn(0), step);
+    else
+      status = perspective_step(p, height, width, drawn(1), drawn(2), step);
+    return status ? composer_.warp(step) : status;
   }
 
   Status color_jitter(const Op& op) noexcept {

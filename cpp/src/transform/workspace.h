@@ -59,6 +59,7 @@ struct Workspace {
   Buffer kept;         // a mix: the picture that its branches begin with
   Buffer sum;          // a mix: what was added up so far
   Buffer mixed;        // a mix: the result
+  Buffer warped;       // the part of a picture that a warp reads
 };
 
 }  // namespace headrace

@@ -10,10 +10,12 @@ sample, operation, view), so every machine makes the same image. Masks and boxes
 interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
+    warps       RandomRotation, RandomAffine, RandomPerspective: all that follow each other are one resampling
+    sizes       ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut
     color       ColorJitter, Grayscale
     levels      AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness, GaussianBlur, GaussianNoise,
                 RandomChannelPermutation, JPEG
-    policies    AutoAugment, RandAugment, TrivialAugmentWide; TimmAugment takes timm's strings
+    policies    AutoAugment, RandAugment, TrivialAugmentWide, AugMix; TimmAugment takes timm's strings
     choice      RandomApply, RandomChoice, OneOf, RandomOrder run other transforms, and may be nested
     last        Normalize, after all other declarative transforms
     views       Views(n, [...]) makes n augmented views of each sample; it is the only entry of its list
@@ -27,6 +29,7 @@ from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import Compiled, compile  # noqa: A004
 from headrace.transforms._composition import PerBatch, PerSample, Views
 from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
+from headrace.transforms._fit import Letterbox, RandomShortestSize, RandomZoomOut, ScaleJitter
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -48,13 +51,14 @@ from headrace.transforms._photometric import (
     RandomChannelPermutation,
     Solarize,
 )
-from headrace.transforms._policies import AutoAugment, RandAugment, TrivialAugmentWide
 from headrace.transforms._recipe import Recipe, from_json
-from headrace.transforms._timm import TimmAugment
+from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
 
 __all__ = [
     "JPEG",
     "AdjustSharpness",
+    "AugMix",
     "AutoAugment",
     "AutoContrast",
     "CenterCrop",
@@ -66,6 +70,7 @@ __all__ = [
     "Grayscale",
     "HorizontalFlip",
     "Invert",
+    "Letterbox",
     "Normalize",
     "OneOf",
     "Pad",
@@ -73,14 +78,20 @@ __all__ = [
     "PerSample",
     "Posterize",
     "RandAugment",
+    "RandomAffine",
     "RandomApply",
     "RandomChannelPermutation",
     "RandomChoice",
     "RandomCrop",
     "RandomOrder",
+    "RandomPerspective",
     "RandomResizedCrop",
+    "RandomRotation",
+    "RandomShortestSize",
+    "RandomZoomOut",
     "Recipe",
     "Resize",
+    "ScaleJitter",
     "Solarize",
     "TimmAugment",
     "Transform",

@@ -18,6 +18,7 @@ from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
 from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
 from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
+from headrace.transforms._fit import Letterbox, RandomShortestSize, RandomZoomOut, ScaleJitter
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -39,8 +40,8 @@ from headrace.transforms._photometric import (
     RandomChannelPermutation,
     Solarize,
 )
-from headrace.transforms._policies import AutoAugment, RandAugment, TrivialAugmentWide
-from headrace.transforms._timm import TimmAugment
+from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
 
 RECIPE_VERSION = 1
 
@@ -51,8 +52,10 @@ _KINDS: dict[str, type[Transform]] = {
         *(ColorJitter, Grayscale, Normalize, Views),
         *(RandomApply, RandomChoice, OneOf, RandomOrder),
         *(AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness),
-        *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment),
+        *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment, AugMix),
         *(GaussianBlur, GaussianNoise, RandomChannelPermutation, JPEG),
+        *(RandomRotation, RandomAffine, RandomPerspective),
+        *(ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut),
     )
 }
 

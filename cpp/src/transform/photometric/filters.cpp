@@ -150,36 +150,22 @@ Status blur_as(const Gauss& down, const Gauss& across, const Picture& from, cons
   return {};
 }
 
-// Pillow's SMOOTH, (1 1 1; 1 5 1; 1 1 1) / 13, of a sample with neighbours on all sides, then its blend.
-template <class Sample>
-void sharpen_row(const Picture& from, std::uint32_t y, float factor, Sample* out) noexcept {
-  const std::size_t channels = from.type.channels, samples = from.width * channels;
-  const auto* const row = reinterpret_cast<const Sample*>(row_of(from, y));
-  std::memcpy(out, row, samples * sizeof(Sample));
-  if (y == 0 || y + 1 == from.height || from.width < 3) return;
-  const auto* const above = reinterpret_cast<const Sample*>(row_of(from, y - 1));
-  const auto* const below = reinterpret_cast<const Sample*>(row_of(from, y + 1));
-  const auto least = static_cast<float>(least_level(from.type));
-  const float most = least + static_cast<float>(level_count(from.type) - 1);
-  const std::int32_t shift = 13 * 65536;  // so that the division is of a positive number, which cuts off
-  for (std::size_t i = channels; i + channels < samples; ++i) {
-    const std::size_t l = i - channels, r = i + channels;
-    const std::int32_t sum =
-        above[l] + above[i] + above[r] + row[l] + 5 * row[i] + row[r] + below[l] + below[i] + below[r];
-    const std::int32_t smooth = (2 * sum + 13 + 2 * shift) / 26 - 65536;
-    float x = static_cast<float>(smooth) + factor * static_cast<float>(row[i] - smooth);
-    x = x > least ? x : least;
-    x = x < most ? x : most;
-    out[i] = static_cast<Sample>(floor_of(x));
-  }
-  if (channels == 4)
-    for (std::size_t i = 3; i < samples; i += 4) out[i] = row[i];
-}
-
-template <class Sample>
+// The outermost pixels stay as they are.
 void sharpen(const Picture& from, double factor, const Picture& to) noexcept {
-  for (std::uint32_t y = 0; y < from.height; ++y)
-    sharpen_row(from, y, static_cast<float>(factor), reinterpret_cast<Sample*>(row_of(to, y)));
+  const PixelType& type = from.type;
+  const std::size_t pixel = type.pixel_bytes(), row_bytes = from.width * pixel;
+  for (std::uint32_t y = 0; y < from.height; ++y) {
+    std::uint8_t* const out = row_of(to, y);
+    const std::uint8_t* const row = row_of(from, y);
+    std::memcpy(out, row, row_bytes);
+    if (y == 0 || y + 1 == from.height || from.width < 3) continue;
+    const std::uint8_t* const rows[3] = {row_of(from, y - 1) + pixel, row + pixel, row_of(from, y + 1) + pixel};
+    kernels().pixels.sharpen(rows, type, std::size_t{from.width - 2} * type.channels, static_cast<float>(factor),
+                             out + pixel);
+    if (type.channels != 4) continue;
+    const std::size_t sample = type.sample_bytes();
+    for (std::size_t i = pixel - sample; i < row_bytes; i += pixel) std::memcpy(out + i, row + i, sample);
+  }
 }
 
 }  // namespace
@@ -198,12 +184,7 @@ Status blur(const ColorStep& step, Picture& picture, Workspace& workspace) noexc
 Status enhance_sharpness(double factor, Picture& picture, Workspace& workspace) noexcept {
   Picture other;
   if (Status s = make_other(picture, workspace, other); !s) return s;
-  if (picture.type.depth == 8)
-    sharpen<std::uint8_t>(picture, factor, other);
-  else if (picture.type.is_signed)
-    sharpen<std::int16_t>(picture, factor, other);
-  else
-    sharpen<std::uint16_t>(picture, factor, other);
+  sharpen(picture, factor, other);
   picture = other;
   return {};
 }

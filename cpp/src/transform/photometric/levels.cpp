@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels.h"
+#include "transform/color_run.h"
 #include "transform/photometric/steps.h"
 
 namespace headrace {
@@ -85,29 +87,52 @@ void blend(std::int32_t* to, std::uint32_t size, std::int32_t from, float factor
     to[i] = blended(from, static_cast<std::int32_t>(i) + least, factor, least, most) - least;
 }
 
+// How often each level occurs in each of the first channels: `counts` has kCounters tables for each of them, which are
+// added up into the first. Pixels side by side are often equal, and a counter that was just written is slow to read.
+constexpr std::size_t kCounters = 2;
+
 template <class Sample>
-void count_levels(const Picture& picture, std::uint32_t channel, std::int32_t least, std::uint32_t* counts) noexcept {
+void count_levels(const Picture& picture, std::uint32_t acting, std::uint32_t size, std::uint32_t* counts) noexcept {
+  const std::int32_t least = least_level(picture.type);
   const std::uint32_t channels = picture.type.channels;
+  const std::size_t table = std::size_t{size} * acting;
+  std::memset(counts, 0, kCounters * table * sizeof *counts);
   for (std::uint32_t y = 0; y < picture.height; ++y) {
     const auto* row = reinterpret_cast<const Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
-    for (std::size_t x = 0; x < picture.width; ++x) ++counts[row[x * channels + channel] - least];
+    for (std::size_t x = 0; x < picture.width; ++x, row += channels) {
+      std::uint32_t* const to = counts + x % kCounters * table;
+      for (std::size_t c = 0; c < acting; ++c) ++to[c * size + static_cast<std::size_t>(row[c] - least)];
+    }
+  }
+  for (std::size_t i = 0; i < table; ++i) counts[i] += counts[table + i];
+}
+
+// The same table for the first channels of each pixel.
+template <class Sample>
+void look_up(const Picture& picture, std::uint32_t acting, const Sample* table) noexcept {
+  const std::int32_t least = least_level(picture.type);
+  const std::uint32_t channels = picture.type.channels;
+  for (std::uint32_t y = 0; y < picture.height; ++y) {
+    auto* row = reinterpret_cast<Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
+    const std::size_t samples = std::size_t{picture.width} * channels;
+    if (acting == channels) {
+      for (std::size_t i = 0; i < samples; ++i) row[i] = table[row[i] - least];
+    } else {
+      for (std::size_t x = 0; x < samples; x += channels)
+        for (std::size_t c = 0; c < acting; ++c) row[x + c] = table[row[x + c] - least];
+    }
   }
 }
 
-// Channels [begin, end) of a pixel.
-struct ChannelRange {
-  std::uint32_t begin, end;
-};
-
+// A table for each of the first channels.
 template <class Sample>
-void look_up(const Picture& picture, ChannelRange range, std::int32_t least, const Sample* table) noexcept {
+void look_up_each(const Picture& picture, std::uint32_t acting, std::size_t size, const Sample* tables) noexcept {
+  const std::int32_t least = least_level(picture.type);
   const std::uint32_t channels = picture.type.channels;
-  const bool all = range.end - range.begin == channels;
-  const std::size_t step = all ? 1 : channels, samples = std::size_t{picture.width} * channels;
   for (std::uint32_t y = 0; y < picture.height; ++y) {
     auto* row = reinterpret_cast<Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
-    for (std::uint32_t c = range.begin; c < (all ? 1 : range.end); ++c)
-      for (std::size_t i = c; i < samples; i += step) row[i] = table[row[i] - least];
+    for (std::size_t x = 0; x < picture.width; ++x, row += channels)
+      for (std::size_t c = 0; c < acting; ++c) row[c] = tables[c * size + static_cast<std::size_t>(row[c] - least)];
   }
 }
 
@@ -153,28 +178,25 @@ void make_map(const ColorStep& step, const Picture& picture, const std::uint32_t
 
 template <class Sample>
 Status map_as(const ColorStep& step, Picture& picture, Workspace& workspace) noexcept {
+  const bool each = step.kind == ColorKind::autocontrast || step.kind == ColorKind::equalize;
   const std::uint32_t size = level_count(picture.type), acting = acting_channels(picture.type);
   const std::int32_t least = least_level(picture.type);
-  std::uint8_t* const memory = workspace.tables.reserve(std::size_t{size} * 10);
+  const std::size_t tables = each ? acting : 1, counters = each ? kCounters * acting : 0;
+  std::uint8_t* const memory =
+      workspace.tables.reserve(size * (sizeof(std::int32_t) * (1 + counters) + sizeof(Sample) * tables));
   if (!memory) return no_memory();
   auto* const to = reinterpret_cast<std::int32_t*>(memory);
   auto* const counts = reinterpret_cast<std::uint32_t*>(to + size);
-  auto* const table = reinterpret_cast<Sample*>(counts + size);
-  const auto make_table = [&] {
-    make_map<Sample>(step, picture, counts, to);
-    for (std::uint32_t i = 0; i < size; ++i) table[i] = static_cast<Sample>(to[i] + least);
-  };
-  if (step.kind != ColorKind::autocontrast && step.kind != ColorKind::equalize) {
-    make_table();
-    look_up(picture, {0, acting}, least, table);
-    return {};
+  auto* const table = reinterpret_cast<Sample*>(counts + size * counters);
+  if (each) count_levels<Sample>(picture, acting, size, counts);
+  for (std::size_t c = 0; c < tables; ++c) {
+    make_map<Sample>(step, picture, counts + c * size, to);
+    for (std::size_t i = 0; i < size; ++i) table[c * size + i] = static_cast<Sample>(to[i] + least);
   }
-  for (std::uint32_t c = 0; c < acting; ++c) {
-    std::memset(counts, 0, size * sizeof *counts);
-    count_levels<Sample>(picture, c, least, counts);
-    make_table();
-    look_up(picture, {c, c + 1}, least, table);
-  }
+  if (each)
+    look_up_each(picture, acting, size, table);
+  else
+    look_up(picture, acting, table);
   return {};
 }
 
@@ -206,12 +228,15 @@ Status enhance_saturation(double factor, Picture& picture) noexcept {
   if (channels != 3 && channels != 4)
     return {Code::bad_argument, "saturation needs an image of 1, 3 or 4 channels; omit it for this image"};
   const auto f = static_cast<float>(factor);
-  if (picture.type.depth == 8)
-    saturate<std::uint8_t>(f, picture);
-  else if (picture.type.is_signed)
+  if (picture.type.depth == 8) {
+    const ColorFactor step{ColorKind::enhance_saturation, f, 0};
+    ColorRun run{picture, &step, 1, channels, false, 0};
+    kernels().pixels.color_rows(run);
+  } else if (picture.type.is_signed) {
     saturate<std::int16_t>(f, picture);
-  else
+  } else {
     saturate<std::uint16_t>(f, picture);
+  }
   return {};
 }
 

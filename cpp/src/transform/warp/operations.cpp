@@ -91,8 +91,12 @@ Status expand(WarpStep& step) noexcept {
   // The extent of a rectangle that is mapped forwards is that of its corner with all signs made positive.
   const double across = (std::fabs(m[4]) * w + std::fabs(m[1]) * h) / std::fabs(determinant);
   const double down = (std::fabs(m[3]) * w + std::fabs(m[0]) * h) / std::fabs(determinant);
-  const double width = std::ceil(truncated(w + across)) - std::floor(truncated(w - across));
-  const double height = std::ceil(truncated(h + down)) - std::floor(truncated(h - down));
+  double width = std::ceil(truncated(w + across)) - std::floor(truncated(w - across));
+  double height = std::ceil(truncated(h + down)) - std::floor(truncated(h - down));
+  if (m[0] == 0 && m[4] == 0) {  // a quarter turn, which Pillow does by exchanging rows and columns
+    width = std::ceil(truncated(2 * across));
+    height = std::ceil(truncated(2 * down));
+  }
   if (!(width <= kMaxSide && height <= kMaxSide)) return bad("the expanded image is larger than 16777215 pixels");
   step.map = step.map * shift((step.width - width) / 2, (step.height - height) / 2);
   step.width = static_cast<std::uint32_t>(std::max(1.0, width));

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headrace.transforms import _base as arguments
 from headrace.transforms._base import Operation, Transform
 from headrace.transforms._control import choice
 from headrace.transforms._photometric import EIGHT_BIT_LEVELS, WHOLE_EIGHT_BIT_LEVELS
-from headrace.transforms._policies import sub_policies
-from headrace.transforms._policy_steps import (
+from headrace.transforms.policies._learned import sub_policies
+from headrace.transforms.policies._steps import (
     ENHANCEMENTS,
     FILTERS,
     NORMAL,
@@ -95,6 +95,9 @@ class TimmAugment(Transform):
         raise ValueError(
             f"TimmAugment: config must begin with rand, original, originalr, v0 or v0r; got {self.config!r}"
         )
+
+    def for_mask(self) -> Transform:
+        return replace(self, fill=None)
 
     def _rand(self, settings: dict[str, float]) -> tuple[Operation, ...]:
         layers = arguments.integer("TimmAugment: n", int(settings["n"]), 1, 15)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from headrace.transforms import _base as arguments
 from headrace.transforms._base import Operation, Transform
 from headrace.transforms._control import choice
 from headrace.transforms._photometric import EIGHT_BIT_LEVELS
-from headrace.transforms._policy_steps import (
+from headrace.transforms.policies._steps import (
     ENHANCEMENTS,
     FILTERS,
     PLAIN,
@@ -26,7 +26,7 @@ from headrace.transforms._policy_steps import (
     whole,
 )
 
-_INTERPOLATIONS = tuple(name for name in FILTERS if name != "random")
+INTERPOLATIONS = tuple(name for name in FILTERS if name != "random")
 
 # Sub-policies of the paper (Cubuk et al., 2019, https://arxiv.org/abs/1805.09501, tables 7 to 9): an operation, its
 # probability in tenths and its magnitude of 0 to 9, twice. Operations without a magnitude have a dash.
@@ -73,7 +73,7 @@ def sub_policies(policy: str) -> tuple[tuple[tuple[str, float, int], ...], ...]:
 
 
 @dataclass(frozen=True)
-class _Space:
+class Space:
     """What each operation does at the greatest magnitude, which is `last`; it is in proportion below that."""
 
     last: int
@@ -135,12 +135,15 @@ class AutoAugment(Transform):
         self._set(policy=policy, **_checked_warp("AutoAugment", self))
 
     def operations(self) -> tuple[Operation, ...]:
-        space, warp = _Space(9), filter_and_fill(self.interpolation, self.fill)
+        space, warp = Space(9), filter_and_fill(self.interpolation, self.fill)
         bodies = [
             [each for name, p, magnitude in steps for each in space.operations(name, fixed(magnitude), warp, p)]
             for steps in sub_policies(self.policy)
         ]
         return choice(bodies, (1,) * len(bodies))
+
+    def for_mask(self) -> Transform:
+        return replace(self, fill=None)
 
 
 @dataclass(frozen=True)
@@ -177,9 +180,12 @@ class RandAugment(Transform):
         )
 
     def operations(self) -> tuple[Operation, ...]:
-        space, warp = _Space(self.num_magnitude_bins - 1), filter_and_fill(self.interpolation, self.fill)
+        space, warp = Space(self.num_magnitude_bins - 1), filter_and_fill(self.interpolation, self.fill)
         bodies = [space.operations(name, fixed(self.magnitude), warp) for name in RAND_NAMES]
         return choice(bodies, (1,) * len(bodies)) * self.num_ops
+
+    def for_mask(self) -> Transform:
+        return replace(self, fill=None)
 
 
 @dataclass(frozen=True)
@@ -208,14 +214,17 @@ class TrivialAugmentWide(Transform):
     def operations(self) -> tuple[Operation, ...]:
         last = self.num_magnitude_bins - 1
         pixels = ("TranslateXPixels", "TranslateYPixels")
-        space = _Space(last, 0.99, 32.0, pixels, rotate=135.0, enhance=0.99, posterize=6.0)
+        space = Space(last, 0.99, 32.0, pixels, rotate=135.0, enhance=0.99, posterize=6.0)
         warp = filter_and_fill(self.interpolation, self.fill)
         bodies = [space.operations(name, whole(0, last), warp) for name in RAND_NAMES]
         return choice(bodies, (1,) * len(bodies))
 
+    def for_mask(self) -> Transform:
+        return replace(self, fill=None)
+
 
 def _checked_warp(name: str, item: Any) -> dict[str, Any]:
     return {
-        "interpolation": arguments.choice(f"{name}: interpolation", item.interpolation, _INTERPOLATIONS),
+        "interpolation": arguments.choice(f"{name}: interpolation", item.interpolation, INTERPOLATIONS),
         "fill": checked_fill(f"{name}: fill", item.fill),
     }
