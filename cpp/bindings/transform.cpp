@@ -30,6 +30,29 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"color_jitter", OpKind::color_jitter},
     {"grayscale", OpKind::grayscale},
     {"random_erasing", OpKind::random_erasing},
+    {"apply", OpKind::apply},
+    {"choice", OpKind::choice},
+    {"order", OpKind::order},
+    {"branch", OpKind::branch},
+    {"affine", OpKind::affine},
+    {"affine_level", OpKind::affine_level},
+    {"perspective", OpKind::perspective},
+    {"invert", OpKind::invert},
+    {"posterize", OpKind::posterize},
+    {"solarize", OpKind::solarize},
+    {"solarize_add", OpKind::solarize_add},
+    {"autocontrast", OpKind::autocontrast},
+    {"equalize", OpKind::equalize},
+    {"enhance", OpKind::enhance},
+    {"gaussian_blur", OpKind::gaussian_blur},
+    {"gaussian_noise", OpKind::gaussian_noise},
+    {"permute_channels", OpKind::permute_channels},
+    {"jpeg", OpKind::jpeg},
+    {"mix", OpKind::mix},
+    {"scale_jitter", OpKind::scale_jitter},
+    {"shortest_size", OpKind::shortest_size},
+    {"letterbox", OpKind::letterbox},
+    {"zoom_out", OpKind::zoom_out},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
@@ -42,7 +65,25 @@ constexpr std::pair<std::string_view, Color> kColorChoices[] = {
 };
 constexpr const char* kFilters[] = {"nearest", "area", "bilinear", "bicubic"};
 constexpr const char* kBorders[] = {"constant", "edge", "reflect"};
-constexpr const char* kColors[] = {"brightness", "contrast", "saturation", "hue", "grayscale"};
+constexpr const char* kColors[] = {"brightness",
+                                   "contrast",
+                                   "saturation",
+                                   "hue",
+                                   "grayscale",
+                                   "invert",
+                                   "posterize",
+                                   "solarize",
+                                   "solarize_add",
+                                   "autocontrast",
+                                   "equalize",
+                                   "enhance_brightness",
+                                   "enhance_contrast",
+                                   "enhance_saturation",
+                                   "enhance_sharpness",
+                                   "gaussian_blur",
+                                   "gaussian_noise",
+                                   "permute_channels",
+                                   "jpeg"};
 
 template <class T, std::size_t N>
 T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view name, const char* what) {
@@ -100,14 +141,32 @@ nb::dict axis_dict(const Axis& axis) {
   return d;
 }
 
+// None, or how positions of the canvas lead to the cut input, and the lines that bound what is shown.
+nb::object warp_dict(const Pass& pass) {
+  if (!pass.warps) return nb::none();
+  nb::dict d;
+  d["map"] = nb::make_tuple(pass.warp.map[0], pass.warp.map[1], pass.warp.map[2], pass.warp.map[3], pass.warp.map[4],
+                            pass.warp.map[5], pass.warp.map[6], pass.warp.map[7], pass.warp.map[8]);
+  nb::list gates;
+  for (std::uint32_t k = 0; k < pass.warp.gate_count; ++k)
+    gates.append(nb::make_tuple(pass.warp.gates[k][0], pass.warp.gates[k][1], pass.warp.gates[k][2]));
+  d["gates"] = gates;
+  d["fill"] = nb::make_tuple(pass.warp.fill[0], pass.warp.fill[1], pass.warp.fill[2]);
+  return d;
+}
+
 nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint64_t seed,
                 std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
   Program program;
   if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view}, program); !s)
     raise_status(s);
   nb::list list;
+  bool in_branch = false;
   for (std::uint32_t i = 0; i < program.pass_count; ++i) {
     const Pass& pass = program.passes[i];
+    // The branches of a mix: they do not move the picture as a whole, nor its boxes.
+    in_branch = pass.input == PassInput::kept || (in_branch && pass.input == PassInput::previous);
+    if (in_branch) continue;
     nb::dict d;
     d["rows"] = axis_dict(pass.rows);
     d["columns"] = axis_dict(pass.columns);
@@ -115,6 +174,7 @@ nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t 
     d["antialias"] = pass.antialias;
     d["border"] = kBorders[static_cast<int>(pass.border)];
     d["fill"] = pass.fill;
+    d["warp"] = warp_dict(pass);
     nb::list colors;
     for (std::uint32_t c = 0; c < pass.color_count; ++c)
       colors.append(nb::make_tuple(kColors[static_cast<int>(pass.colors[c].kind)], pass.colors[c].value));

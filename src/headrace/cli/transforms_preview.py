@@ -13,7 +13,7 @@ from headrace.cli.shared import options
 from headrace.cli.shared.output import counted, exit_on_error, say
 
 if TYPE_CHECKING:
-    from headrace.transforms.preview import Sample
+    from headrace.transforms.looking.preview import Sample
 
 
 def transforms_preview(
@@ -49,7 +49,7 @@ def transforms_preview(
     headrace transforms-preview cat.jpg --recipe recipe.json --draws 12
     """
     with exit_on_error():
-        from headrace.transforms import preview  # noqa: PLC0415 - brings NumPy, which other verbs do not need
+        from headrace.transforms.looking import preview  # noqa: PLC0415 - brings NumPy, which other verbs do not need
 
         if output.exists() and not force:
             raise FileExistsError(f"{output} exists; use --force to overwrite it, or choose another --output")
@@ -63,7 +63,7 @@ def transforms_preview(
 
 def _samples(source: Path, start: int, count: int) -> Iterator[Sample]:
     from headrace import formats  # noqa: PLC0415 - as above
-    from headrace.transforms.preview import Sample  # noqa: PLC0415
+    from headrace.transforms.looking.preview import Sample  # noqa: PLC0415
 
     if not source.is_dir():
         yield Sample(formats.decode(source.read_bytes(), color="RGB"))

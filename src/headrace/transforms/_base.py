@@ -33,6 +33,9 @@ class Transform:
     stage: ClassVar[int] = 0
     """Its place in a list: 0 for pixels, 1 `Normalize`, 2 finished images, 3 batches."""
 
+    nests: ClassVar[bool] = True
+    """Whether it may be inside a transform that runs others, such as `RandomApply`."""
+
     def to_json(self) -> dict[str, Any]:
         """Return this transform as a JSON object. `from_json` makes an equal transform from it (spec/recipe.md)."""
         return {"op": self.op} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
@@ -46,9 +49,13 @@ class Transform:
 
         The draws are those of row `sample` of a dataset in this epoch, so the same arguments give the same image.
         """
-        from headrace.transforms._single import apply_to_image  # noqa: PLC0415  # it imports this module
+        from headrace.transforms.looking._single import apply_to_image  # noqa: PLC0415  # it imports this module
 
         return apply_to_image((self,), image, seed=seed, epoch=epoch, sample=sample, view=view)
+
+    def for_mask(self) -> Transform:
+        """Return the same transform with the same draws for a mask, whose class ids must not be mixed."""
+        return self
 
     def _set(self, **checked: Any) -> None:
         """Store checked arguments. Only for `__post_init__`."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,6 @@ from headrace.transforms._composition import (
     check_callable,
     check_order,
 )
-from headrace.transforms._geometry import RandomResizedCrop, Resize
 from headrace.transforms._multicrop import MultiCrop
 from headrace.transforms.boxes import B, map_boxes
 from headrace.transforms.mixing import BatchTransform
@@ -196,7 +195,7 @@ def _group(
     own = {"dtype": dtype, "mean": mean, "std": std, "mask": False, "approximate_jpeg": approximate_jpeg}
     image = _core.Transform(_operations(inner), **{**shared, **own})
     plain = {"dtype": None, "mean": None, "std": None, "mask": True, "color": "keep"}
-    mask = _core.Transform(_operations(map(_without_interpolation, inner)), **{**shared, **plain})
+    mask = _core.Transform(_operations(item.for_mask() for item in inner), **{**shared, **plain})
     return ViewGroup(n, image, mask)
 
 
@@ -210,11 +209,6 @@ def _check_mixed_dtype(mixes: tuple[BatchTransform, ...], made: str | None) -> N
 
 def _operations(transforms: Iterable[Transform]) -> list[Operation]:
     return [operation for item in transforms for operation in item.operations()]
-
-
-def _without_interpolation(item: Transform) -> Transform:
-    """Return the same operation with the same draws for a mask, whose values are class ids and must not be mixed."""
-    return replace(item, interpolation="nearest") if isinstance(item, (Resize, RandomResizedCrop)) else item
 
 
 def _rebuild(transforms: tuple[Item, ...], options: dict[str, Any]) -> Compiled:

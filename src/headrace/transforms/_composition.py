@@ -26,6 +26,7 @@ class Views(Transform):
     transforms: Iterable[Transform]
 
     op: ClassVar[str] = "views"
+    nests: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         n = arguments.integer("Views: n", self.n, 1, MAX_VIEWS)

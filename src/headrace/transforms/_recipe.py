@@ -17,7 +17,9 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
 from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
+from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
 from headrace.transforms._erasing import RandomErasing
+from headrace.transforms._fit import Letterbox, RandomShortestSize, RandomZoomOut, ScaleJitter
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -28,7 +30,21 @@ from headrace.transforms._geometry import (
     VerticalFlip,
 )
 from headrace.transforms._multicrop import MultiCrop, views_from_json
+from headrace.transforms._photometric import (
+    JPEG,
+    AdjustSharpness,
+    AutoContrast,
+    Equalize,
+    GaussianBlur,
+    GaussianNoise,
+    Invert,
+    Posterize,
+    RandomChannelPermutation,
+    Solarize,
+)
+from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
 from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
+from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
 
 RECIPE_VERSION = 1
 
@@ -38,6 +54,12 @@ _KINDS: dict[str, type[Transform]] = {
         *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
         *(ColorJitter, Grayscale, Normalize, Views),
         *(RandomErasing, MixUp, CutMix, MixUpCutMix, MultiCrop),
+        *(RandomApply, RandomChoice, OneOf, RandomOrder),
+        *(AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness),
+        *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment, AugMix),
+        *(GaussianBlur, GaussianNoise, RandomChannelPermutation, JPEG),
+        *(RandomRotation, RandomAffine, RandomPerspective),
+        *(ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut),
     )
 }
 
@@ -156,7 +178,7 @@ def from_json(document: Mapping[str, Any]) -> Transform:
     _check_members(f"transform {op!r}", kind, members)
     if kind is MultiCrop:
         members["views"] = views_from_json(members["views"], _list_from_json)
-    if kind is Views:
+    if "transforms" in members:
         members["transforms"] = _list_from_json(members["transforms"])
     try:
         return kind(**members)
