@@ -14,11 +14,14 @@ import torch
 import headrace
 from headrace.transforms import (
     ColorJitter,
+    GaussianBlur,
     Grayscale,
     HorizontalFlip,
     MultiCrop,
     Normalize,
+    RandomApply,
     RandomResizedCrop,
+    Solarize,
     Transform,
     View,
 )
@@ -27,11 +30,18 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def recipe(global_size: int = 224, local_size: int = 96) -> list[Transform]:
-    """Return DINO's crops with their flips and colors."""
-    colors = [HorizontalFlip(), ColorJitter(0.4, 0.4, 0.2, 0.1), Grayscale(p=0.2), Normalize(MEAN, STD)]
+    """Return DINO's crops with their flips, colors and blurs."""
+    jitter = RandomApply([ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8)
+    blur = GaussianBlur(23, (0.1, 2.0))
+
+    def view(crop: Transform, *last: Transform) -> list[Transform]:
+        return [crop, HorizontalFlip(), jitter, Grayscale(p=0.2), *last, Normalize(MEAN, STD)]
+
     large = RandomResizedCrop(global_size, scale=(0.4, 1.0), interpolation="bicubic")
     small = RandomResizedCrop(local_size, scale=(0.05, 0.4), interpolation="bicubic")
-    return [MultiCrop([View(2, [large, *colors]), View(8, [small, *colors])])]
+    first = View(1, view(large, blur))
+    second = View(1, view(large, RandomApply([blur], 0.1), Solarize(128, 0.2)))
+    return [MultiCrop([first, second, View(8, view(small, RandomApply([blur], 0.5)))])]
 
 
 def batches(path: str, *, batch_size: int = 64, sizes: tuple[int, int] = (224, 96)) -> Iterator[list[torch.Tensor]]:

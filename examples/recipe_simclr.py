@@ -9,12 +9,23 @@ from collections.abc import Iterator
 import torch
 
 import headrace
-from headrace.transforms import ColorJitter, Grayscale, HorizontalFlip, RandomResizedCrop, Transform, Views
+from headrace.transforms import (
+    ColorJitter,
+    GaussianBlur,
+    Grayscale,
+    HorizontalFlip,
+    RandomApply,
+    RandomResizedCrop,
+    Transform,
+    Views,
+)
 
 
 def recipe(size: int = 224) -> list[Transform]:
     """Return two views with the color distortion of SimCLR at full strength."""
-    return [Views(2, [RandomResizedCrop(size), HorizontalFlip(), ColorJitter(0.8, 0.8, 0.8, 0.2), Grayscale(p=0.2)])]
+    jitter = RandomApply([ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8)
+    blur = RandomApply([GaussianBlur(size // 20 * 2 + 1, (0.1, 2.0))], 0.5)  # a tenth of the side
+    return [Views(2, [RandomResizedCrop(size), HorizontalFlip(), jitter, Grayscale(p=0.2), blur])]
 
 
 def pairs(path: str, *, batch_size: int = 64, size: int = 224) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
