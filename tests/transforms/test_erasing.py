@@ -13,9 +13,13 @@ from headrace import _core
 from headrace.transforms import (
     CenterCrop,
     HorizontalFlip,
+    MixUp,
+    MultiCrop,
     Normalize,
+    RandomApply,
     RandomErasing,
     Resize,
+    View,
     compile,  # noqa: A004
 )
 
@@ -93,6 +97,13 @@ def test_only_batch_transforms_follow_it():
         compile([RandomErasing(), Resize(5)])
     with pytest.raises(ValueError, match="found Normalize after it"):
         compile([RandomErasing(), Normalize(0.5, 0.5)])
+
+
+@pytest.mark.parametrize("inside", [RandomErasing(), MixUp(num_classes=2), MultiCrop([View(1, []), View(1, [])])])
+def test_it_is_not_applied_by_chance_or_choice(inside):
+    """Nor are transforms of batches and groups of views: their place is the end of the list, or all of it."""
+    with pytest.raises(ValueError, match="must not be inside RandomApply"):
+        RandomApply([inside])
 
 
 def test_the_core_refuses_what_python_would_not_send():

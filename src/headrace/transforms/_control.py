@@ -9,7 +9,7 @@ from typing import ClassVar, Self, TypeVar
 
 from headrace.transforms import _base as arguments
 from headrace.transforms._base import Operation, Transform
-from headrace.transforms._color import Grayscale, Normalize
+from headrace.transforms._color import Grayscale
 
 MAX_WEIGHT = 1e9
 T = TypeVar("T", bound="Nested")
@@ -30,7 +30,7 @@ class Nested(Transform):
         for item in transforms:
             if not isinstance(item, Transform):
                 raise TypeError(f"{name}: transforms must be declarative; got {item!r}")
-            if isinstance(item, Normalize) or not item.nests:
+            if item.stage or not item.nests:
                 raise ValueError(
                     f"{name}: {type(item).__name__} must not be inside {name}; put it directly into the list"
                 )

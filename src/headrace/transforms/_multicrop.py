@@ -45,6 +45,7 @@ class MultiCrop(Transform):
     views: Iterable[View]
 
     op: ClassVar[str] = "multi_crop"
+    nests: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if isinstance(self.views, View):
