@@ -78,7 +78,8 @@ peers: setup $(VENV)/.torch $(PEERS)  ## Install the other loaders that the benc
 # A peer that cannot be installed is named and omitted; the next `make peers` tries again.
 build/peers/%/.installed: benchmarks/peers/%.txt
 	@mkdir -p $(@D) && echo "installing $*; see build/peers/$*.log"
-	@{ $(PYTHON) -m venv --clear $(@D) && $(@D)/bin/python -m pip install --requirement $<; } >build/peers/$*.log 2>&1 \
+	@{ $(PYTHON) -m venv --clear $(@D) && $(@D)/bin/python -m pip install --requirement $< \
+	  && { test ! -f $(<:.txt=.nodeps) || $(@D)/bin/python -m pip install --no-deps --requirement $(<:.txt=.nodeps); }; } >build/peers/$*.log 2>&1 \
 	  && touch $@ || echo "not installed: $*: $$(grep -iE 'error|could not' build/peers/$*.log | tail -1)"
 
 # PyTorch is not a dependency. Tests and benchmarks use this version.

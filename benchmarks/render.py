@@ -25,6 +25,7 @@ from benchmarks._kernels import report as kernels
 from benchmarks._loaders import report as loaders
 from benchmarks._offload import report as offload
 from benchmarks._plan import report as plan
+from benchmarks._transforms import report as transforms
 from benchmarks.machine import ROOT
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ def render(text: str, folder: Path) -> str:
 
 def generated(folder: Path) -> dict[str, str]:
     """Return the generated pages and charts, by their paths in the repository."""
-    documents = {name: results.read(folder / f"{name}.json") for name in _TABLES}
+    # Augmentations have no page until they are measured.
+    named = [name for name in _TABLES if name != "transforms" or (folder / f"{name}.json").is_file()]
+    documents = {name: results.read(folder / f"{name}.json") for name in named}
     charts = {
         "codec": codec.decode_chart(documents["codec"]["sets"][0]),
         "offload": offload.gain_chart(documents["offload"]),
@@ -132,6 +135,7 @@ _TABLES: Mapping[str, tuple[str, str, Callable[[Document], Iterable[Table]]]] = 
     "build": ("Building datasets", build.METHOD, lambda document: [build.table(document)]),
     "plan": ("Plans and what they predict", plan.METHOD, plan.tables),
     "offload": ("Offload workers", offload.METHOD, _offload_tables),
+    "transforms": ("Augmentations and their peers", transforms.METHOD, transforms.tables),
 }
 """For each result: the title of its page, how it was measured, and its tables."""
 

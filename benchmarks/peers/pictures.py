@@ -42,9 +42,11 @@ def box(crop: str, size: int, height: int, width: int, rng: np.random.Generator)
     return left, top, left + size, top + size
 
 
-def random_resized_box(height: int, width: int, rng: np.random.Generator) -> tuple[int, int, int, int]:
+def random_resized_box(
+    height: int, width: int, rng: np.random.Generator, scale: tuple[float, float] = AREA
+) -> tuple[int, int, int, int]:
     for _ in range(10):
-        area = height * width * rng.uniform(*AREA)
+        area = height * width * rng.uniform(*scale)
         ratio = math.exp(rng.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
         wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < wide <= width and 0 < high <= height:

@@ -162,11 +162,9 @@ std::vector<Rendition> make_renditions(const nb::dict& columns, std::size_t n) {
 
 FieldRequest make_request(nb::handle field, std::size_t n) {
   FieldRequest request;
-  request.transform = nb::cast<const Transform&>(field[0]);
-  request.views = nb::cast<std::uint16_t>(field[1]);
-  if (request.views == 0) throw nb::value_error("views must be >= 1");
-  if (n > UINT32_MAX / request.views) throw nb::value_error("samples x views of a batch must be < 2^32");
-  const nb::object columns = field[2];
+  request.groups = make_groups(field[0]);
+  if (n > UINT32_MAX / request.views()) throw nb::value_error("samples x views of a batch must be < 2^32");
+  const nb::object columns = field[1];
   if (nb::isinstance<nb::dict>(columns)) {
     request.renditions.push_back(make_renditions(nb::cast<nb::dict>(columns), n));
   } else {
@@ -216,31 +214,42 @@ nb::object make_array(const std::shared_ptr<Block>& block, std::uint8_t* data, c
   return nb::cast(Array(data, sides.size(), sides.data(), owner, nullptr, array_dtype(dtype)));
 }
 
-nb::object take_field(const Batch& batch, std::size_t f) {
-  const FieldRequest& request = batch.field(f);
-  const auto& outputs = batch.outputs(f);
-  const auto& block = batch.block(f);
+nb::object take_group(const Batch& batch, std::size_t f, std::size_t g) {
+  const std::vector<ViewGroup>& groups = batch.field(f).groups;
+  const ViewGroup& group = groups[g];
+  const bool has_axis = group.views > 1 || groups.size() > 1;
+  const auto& outputs = batch.outputs(f, g);
+  const auto& block = batch.block(f, g);
   const auto sides_of = [&](const OutputShape& shape, std::vector<std::size_t> sides) {
-    const OutputAxes axes(request.transform, shape);
+    const OutputAxes axes(group.transform, shape);
     sides.insert(sides.end(), axes.sides.begin(), axes.sides.begin() + static_cast<std::ptrdiff_t>(axes.count));
     return sides;
   };
-  if (batch.uniform(f)) {
+  if (batch.uniform(f, g)) {
     std::vector<std::size_t> sides{batch.samples()};
-    if (request.views > 1) sides.push_back(request.views);
+    if (has_axis) sides.push_back(group.views);
     return make_array(block, outputs[0].data, sides_of(outputs[0].shape, sides), outputs[0].shape.dtype);
   }
   nb::list samples;
   for (std::size_t i = 0; i < batch.samples(); ++i) {
     nb::list views;
-    for (std::size_t v = 0; v < request.views; ++v) {
-      const Batch::Output& output = outputs[i * request.views + v];
+    for (std::size_t v = 0; v < group.views; ++v) {
+      const Batch::Output& output = outputs[i * group.views + v];
       views.append(output.data ? make_array(block, output.data, sides_of(output.shape, {}), output.shape.dtype)
                                : nb::none());
     }
-    samples.append(request.views == 1 ? nb::object(views[0]) : nb::object(views));
+    samples.append(has_axis ? nb::object(views) : nb::object(views[0]));
   }
   return samples;
+}
+
+// An array or a list of samples; of several groups of views a tuple of these.
+nb::object take_field(const Batch& batch, std::size_t f) {
+  const std::size_t n = batch.field(f).groups.size();
+  if (n == 1) return take_group(batch, f, 0);
+  nb::list groups;
+  for (std::size_t g = 0; g < n; ++g) groups.append(take_group(batch, f, g));
+  return nb::tuple(groups);
 }
 
 nb::list take(const PyBatch& self) {
@@ -351,7 +360,8 @@ void register_loading(nb::module_& module) {
            arg("storage_rate") = 0.0, arg("identity").none() = nb::none(), arg("formats").none() = nb::none())
       .def_prop_ro("max_batch_bytes", [](const PyEngine& self) { return self.engine->limits().n_bytes; })
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
-           nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[Transform, int, typing.Any]], "
+           nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[collections.abc.Sequence[tuple[Transform, "
+                   "int]], typing.Any]], "
                    "samples: object, *, seed: int, epoch: int) -> Batch"))
       .def(
           "run_queued",

@@ -11,6 +11,7 @@ void register_files(nb::module_& module);
 void register_jpeg(nb::module_& module);
 void register_kernels(nb::module_& module);
 void register_loading(nb::module_& module);
+void register_mix(nb::module_& module);
 void register_png(nb::module_& module);
 void register_targets(nb::module_& module);
 void register_transform(nb::module_& module);
@@ -28,5 +29,6 @@ NB_MODULE(_core, module) {
   headrace::bindings::register_files(module);
   headrace::bindings::register_jpeg(module);
   headrace::bindings::register_kernels(module);
+  headrace::bindings::register_mix(module);
   headrace::bindings::register_png(module);
 }

@@ -29,6 +29,30 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"pad", OpKind::pad},
     {"color_jitter", OpKind::color_jitter},
     {"grayscale", OpKind::grayscale},
+    {"random_erasing", OpKind::random_erasing},
+    {"apply", OpKind::apply},
+    {"choice", OpKind::choice},
+    {"order", OpKind::order},
+    {"branch", OpKind::branch},
+    {"affine", OpKind::affine},
+    {"affine_level", OpKind::affine_level},
+    {"perspective", OpKind::perspective},
+    {"invert", OpKind::invert},
+    {"posterize", OpKind::posterize},
+    {"solarize", OpKind::solarize},
+    {"solarize_add", OpKind::solarize_add},
+    {"autocontrast", OpKind::autocontrast},
+    {"equalize", OpKind::equalize},
+    {"enhance", OpKind::enhance},
+    {"gaussian_blur", OpKind::gaussian_blur},
+    {"gaussian_noise", OpKind::gaussian_noise},
+    {"permute_channels", OpKind::permute_channels},
+    {"jpeg", OpKind::jpeg},
+    {"mix", OpKind::mix},
+    {"scale_jitter", OpKind::scale_jitter},
+    {"shortest_size", OpKind::shortest_size},
+    {"letterbox", OpKind::letterbox},
+    {"zoom_out", OpKind::zoom_out},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
@@ -41,7 +65,25 @@ constexpr std::pair<std::string_view, Color> kColorChoices[] = {
 };
 constexpr const char* kFilters[] = {"nearest", "area", "bilinear", "bicubic"};
 constexpr const char* kBorders[] = {"constant", "edge", "reflect"};
-constexpr const char* kColors[] = {"brightness", "contrast", "saturation", "hue", "grayscale"};
+constexpr const char* kColors[] = {"brightness",
+                                   "contrast",
+                                   "saturation",
+                                   "hue",
+                                   "grayscale",
+                                   "invert",
+                                   "posterize",
+                                   "solarize",
+                                   "solarize_add",
+                                   "autocontrast",
+                                   "equalize",
+                                   "enhance_brightness",
+                                   "enhance_contrast",
+                                   "enhance_saturation",
+                                   "enhance_sharpness",
+                                   "gaussian_blur",
+                                   "gaussian_noise",
+                                   "permute_channels",
+                                   "jpeg"};
 
 template <class T, std::size_t N>
 T look_up(const std::pair<std::string_view, T> (&table)[N], std::string_view name, const char* what) {
@@ -99,14 +141,32 @@ nb::dict axis_dict(const Axis& axis) {
   return d;
 }
 
+// None, or how positions of the canvas lead to the cut input, and the lines that bound what is shown.
+nb::object warp_dict(const Pass& pass) {
+  if (!pass.warps) return nb::none();
+  nb::dict d;
+  d["map"] = nb::make_tuple(pass.warp.map[0], pass.warp.map[1], pass.warp.map[2], pass.warp.map[3], pass.warp.map[4],
+                            pass.warp.map[5], pass.warp.map[6], pass.warp.map[7], pass.warp.map[8]);
+  nb::list gates;
+  for (std::uint32_t k = 0; k < pass.warp.gate_count; ++k)
+    gates.append(nb::make_tuple(pass.warp.gates[k][0], pass.warp.gates[k][1], pass.warp.gates[k][2]));
+  d["gates"] = gates;
+  d["fill"] = nb::make_tuple(pass.warp.fill[0], pass.warp.fill[1], pass.warp.fill[2]);
+  return d;
+}
+
 nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint64_t seed,
                 std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
   Program program;
   if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view}, program); !s)
     raise_status(s);
   nb::list list;
+  bool in_branch = false;
   for (std::uint32_t i = 0; i < program.pass_count; ++i) {
     const Pass& pass = program.passes[i];
+    // The branches of a mix: they do not move the picture as a whole, nor its boxes.
+    in_branch = pass.input == PassInput::kept || (in_branch && pass.input == PassInput::previous);
+    if (in_branch) continue;
     nb::dict d;
     d["rows"] = axis_dict(pass.rows);
     d["columns"] = axis_dict(pass.columns);
@@ -114,6 +174,7 @@ nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t 
     d["antialias"] = pass.antialias;
     d["border"] = kBorders[static_cast<int>(pass.border)];
     d["fill"] = pass.fill;
+    d["warp"] = warp_dict(pass);
     nb::list colors;
     for (std::uint32_t c = 0; c < pass.color_count; ++c)
       colors.append(nb::make_tuple(kColors[static_cast<int>(pass.colors[c].kind)], pass.colors[c].value));
@@ -138,11 +199,12 @@ nb::tuple shape(const Transform& transform, std::uint32_t height, std::uint32_t 
   return nb::make_tuple(nb::tuple(sides), dtype_name(output.dtype));
 }
 
-// Allocates with NumPy, so that small arrays come from its cache.
-nb::object allocate(const Transform& transform, const OutputShape& output, Buffer& buffer) {
+// Allocates with NumPy, so that small arrays come from its cache; an axis for views comes first, unless they are 0.
+nb::object allocate(const Transform& transform, const OutputShape& output, Buffer& buffer, std::uint32_t views = 0) {
   static const nb::object& empty = *new nb::object(nb::module_::import_("numpy").attr("empty"));
   const OutputAxes axes(transform, output);
   nb::list sides;
+  if (views > 0) sides.append(views);
   for (std::size_t i = 0; i < axes.count; ++i) sides.append(axes.sides[i]);
   nb::object array = empty(nb::tuple(sides), dtype_name(output.dtype));
   if (!buffer.acquire(array, PyBUF_WRITABLE)) throw nb::python_error();
@@ -199,6 +261,62 @@ nb::object apply(const Transform& transform, nb::handle image, std::uint64_t see
   return array;
 }
 
+// Every view of an encoded image, group by group, decoded once if that is cheaper. Each group is one array [views, ...]
+// if all of its views have one shape, else a list of arrays.
+nb::list run_views(nb::handle given, nb::handle data, std::uint8_t format, std::uint64_t seed, std::uint32_t epoch,
+                   std::uint64_t sample, bool has_color) {
+  const std::vector<ViewGroup> groups = make_groups(given);
+  const Transform& first = groups[0].transform;
+  const Buffer file = borrow_bytes(data);
+  MemoryBytes bytes(file.bytes());
+  const DecoderLease thread;
+  const auto code = static_cast<Format>(format);
+  ImageShape shape;
+  Status status;
+  std::vector<View> views;
+  {
+    const WithoutGil released;
+    const DecodeOptions options{first.color, has_color, first.max_pixels, first.approximate_jpeg, nullptr, first.mask};
+    status = thread->decoder.open(code, bytes, options, shape);
+    for (const ViewGroup& group : groups)
+      for (std::uint32_t v = 0; v < group.views && status; ++v) {
+        View view{&group.transform, {seed, epoch, sample, static_cast<std::uint16_t>(views.size())}, {}, nullptr};
+        status = output_shape(group.transform, shape, view.key, view.expected);
+        views.push_back(view);
+      }
+  }
+  if (!status) raise_status(status);
+  nb::list made;
+  std::vector<Buffer> targets(views.size());
+  std::size_t at = 0;
+  for (const ViewGroup& group : groups) {
+    const OutputShape expected = views[at].expected;
+    bool uniform = true;
+    for (std::uint32_t v = 1; v < group.views; ++v) uniform = uniform && views[at + v].expected == expected;
+    nb::list arrays;
+    if (uniform) {
+      Buffer& target = targets[at];
+      nb::object array = allocate(group.transform, expected, target, group.views);
+      for (std::uint32_t v = 0; v < group.views; ++v)
+        views[at + v].out = static_cast<std::uint8_t*>(target.view().buf) + v * expected.bytes();
+      made.append(array);
+    } else {
+      for (std::uint32_t v = 0; v < group.views; ++v) {
+        arrays.append(allocate(group.transform, views[at + v].expected, targets[at + v]));
+        views[at + v].out = static_cast<std::uint8_t*>(targets[at + v].view().buf);
+      }
+      made.append(arrays);
+    }
+    at += group.views;
+  }
+  {
+    const WithoutGil released;
+    status = transform_views(views, shape, reads_entire_file(code), thread->decoder, thread->workspace);
+  }
+  if (!status) raise_status(status);
+  return made;
+}
+
 nb::object core_formats() {
   nb::list codes;
   for (int code = 1; code <= 6; ++code)
@@ -223,6 +341,18 @@ OutputAxes::OutputAxes(const Transform& transform, const OutputShape& shape) {
   } else {
     sides = {shape.height, shape.width, shape.channels};
   }
+}
+
+std::vector<ViewGroup> make_groups(nb::handle given) {
+  std::vector<ViewGroup> groups;
+  std::uint32_t views = 0;
+  for (nb::handle item : given) {
+    groups.push_back({nb::cast<const Transform&>(item[0]), nb::cast<std::uint16_t>(item[1])});
+    if (groups.back().views == 0) throw nb::value_error("views must be >= 1");
+    views += groups.back().views;
+  }
+  if (groups.empty() || views > 65536) throw nb::value_error("an image must have 1 to 65536 views");
+  return groups;
 }
 
 Picture borrow_picture(nb::handle image, Buffer& buffer) {
@@ -252,6 +382,11 @@ void register_transform(nb::module_& module) {
       .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0)
       .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
            arg("view") = 0, arg("has_color") = false);
+  module.def("run_views", &run_views, arg("groups"), arg("data"), arg("format"), nb::kw_only(), arg("seed"),
+             arg("epoch"), arg("sample"), arg("has_color") = false,
+             nb::sig("def run_views(groups: collections.abc.Sequence[tuple[Transform, int]], data: object, "
+                     "format: int, *, seed: int, epoch: int, sample: int, has_color: bool = False) "
+                     "-> list[typing.Any]"));
   module.def("core_formats", &core_formats, nb::sig("def core_formats() -> frozenset[int]"));
 }
 

@@ -7,9 +7,10 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "buffers.h"
-#include "loading/sample.h"
+#include "loading/views.h"
 
 namespace headrace::bindings {
 
@@ -22,6 +23,9 @@ struct OutputAxes {
   std::array<std::size_t, 3> sides{};
   std::size_t count = 3;
 };
+
+// Groups of views from [(transform, views), ...]: at least one, and at most 65536 views in all.
+std::vector<ViewGroup> make_groups(nb::handle groups);
 
 // Borrow [H, W] or [H, W, C] with rows of any stride. `buffer` keeps it alive.
 Picture borrow_picture(nb::handle image, Buffer& buffer);

@@ -186,9 +186,10 @@ Request make_request(Dataset& dataset, Reader& reader) {
   for (std::uint32_t i = 0; i < samples; ++i) request.rows.push_back(reader.byte() == 255 ? forge(reader, i) : i);
   for (std::uint32_t f = 0; f < fields; ++f) {
     FieldRequest field;
-    field.transform = make_transform(reader);
+    field.groups.resize(1);
+    field.groups[0].transform = make_transform(reader);
     const std::uint32_t views = reader.byte() % 16, renditions = reader.byte() % 8;
-    field.views = static_cast<std::uint16_t>(views < 3 ? views + 1 : 1);
+    field.groups[0].views = static_cast<std::uint16_t>(views < 3 ? views + 1 : 1);
     field.renditions.resize(renditions < 3 ? renditions + 1 : 1);
     request.sound.emplace_back(samples, true);
     // Batches whose images are all alike have a layout of their own.
@@ -231,13 +232,13 @@ void check_pixels(const Dataset& dataset, const Request& request, const Batch& b
   }
   for (std::size_t i = 0; i < batch.samples(); ++i) {
     bool possible = true;
-    for (std::uint16_t view = 0; view < field.views; ++view) {
-      const Batch::Output& output = batch.outputs(f)[i * field.views + view];
+    for (std::uint16_t view = 0; view < field.groups[0].views; ++view) {
+      const Batch::Output& output = batch.outputs(f)[i * field.groups[0].views + view];
       const DrawKey key{7, 3, request.rows[i], view};
       bool agrees = false, loads = false;
       for (const auto& rows : field.renditions) {
         OutputShape shape;
-        const auto alone = load_alone(dataset, field.transform, rows[i], key, shape);
+        const auto alone = load_alone(dataset, field.groups[0].transform, rows[i], key, shape);
         if (!alone) continue;
         loads = true;
         agrees |=

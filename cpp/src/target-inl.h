@@ -12,7 +12,10 @@
 #include "png/filter-inl.h"
 #include "transform/resample-inl.h"
 #include "transform/finish-inl.h"
+#include "transform/photometric/rows-inl.h"
 #include "transform/color-inl.h"
+#include "transform/noise-inl.h"
+#include "transform/warp/warp-inl.h"
 
 inline const Kernels kKernels = {
     HR_TARGET_NAME,
@@ -24,5 +27,6 @@ inline const Kernels kKernels = {
     unfilter_rows,
     filter_row,
     {sum_rows_8, sum_rows_float, sum_numbers_8, sum_numbers_float, sum_columns_8, sum_columns_float, clamp_8,
-     clamp_float, round_8, round_float, finish_rows, color_rows},
+     clamp_float, round_8, round_float, finish_rows, color_rows, random_words, normal_numbers, write_halves,
+     add_numbers, sharpen, warp_rows},
 };

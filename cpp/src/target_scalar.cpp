@@ -6,6 +6,7 @@
 #include "kernels.h"
 #include "tables.h"
 #include "transform/color_run.h"
+#include "transform/warp/warp_run.h"
 
 #define HR_STAGE __attribute__((noinline)) inline
 #define HR_TARGET_NAME "scalar"

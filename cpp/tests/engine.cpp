@@ -48,7 +48,8 @@ Transform as_stored() {
 
 FieldRequest one_field(std::vector<Rendition> rows) {
   FieldRequest field;
-  field.transform = as_stored();
+  field.groups.resize(1);
+  field.groups[0].transform = as_stored();
   field.renditions.push_back(std::move(rows));
   return field;
 }

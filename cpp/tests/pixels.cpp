@@ -22,6 +22,9 @@ int run(int argc, char** argv) {
   check_resample(seed, cases, checks, digest);
   check_finish(seed, cases, checks, digest);
   check_colors(seed, cases, checks, digest);
+  check_noise(seed, cases, checks, digest);
+  check_warps(seed, cases, checks, digest);
+  check_steps(seed, cases, checks, digest);
   check_place(seed, cases, checks);
   std::printf("digest %016llx\n", static_cast<unsigned long long>(digest.value));
   return checks.report();

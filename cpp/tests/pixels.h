@@ -24,6 +24,9 @@ struct Digest {
 void check_resample(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
 void check_finish(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
 void check_colors(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
+void check_noise(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
+void check_warps(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
+void check_steps(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest);
 void check_place(std::uint64_t seed, unsigned cases, Checks& checks);
 
 inline PixelType type_of(const Kind& kind) { return {kind.channels, kind.depth, kind.is_signed}; }

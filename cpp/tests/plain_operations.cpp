@@ -167,8 +167,76 @@ bool apply(const Op& op, const DrawKey& key, std::uint16_t number, Plain& pictur
     case OpKind::grayscale:
       if (happens) picture = color(picture, {ColorKind::grayscale, p[1]});
       return true;
+    case OpKind::random_erasing:
+      return true;  // of the finished image
+    default:
+      return false;
+  }
+}
+
+bool apply_all(std::span<const Op> ops, std::size_t first, const DrawKey& key, Plain& picture);
+
+// The branches of a body: where each begins in it, its weight and its operations.
+struct Branch {
+  std::size_t at;
+  double weight;
+  std::span<const Op> ops;
+};
+
+std::vector<Branch> branches(std::span<const Op> body) {
+  std::vector<Branch> all;
+  for (std::size_t at = 0; at < body.size(); at += 1 + all.back().ops.size())
+    all.push_back({at, body[at].parameters[0], body.subspan(at + 1, static_cast<std::size_t>(body[at].parameters[1]))});
+  return all;
+}
+
+bool apply_branch(const Branch& branch, std::size_t body, const DrawKey& key, Plain& picture) {
+  return apply_all(branch.ops, body + branch.at + 1, key, picture);
+}
+
+bool apply_choice(std::span<const Op> ops, std::size_t body, const DrawKey& key, Plain& picture) {
+  const std::vector<Branch> all = branches(ops);
+  double total = 0;
+  for (const Branch& branch : all) total += branch.weight;
+  double left = draw(key, static_cast<std::uint16_t>(body - 1), 0)[0] * 0x1p-32 * total;
+  for (const Branch& branch : all) {
+    if (left < branch.weight) return apply_branch(branch, body, key, picture);
+    left -= branch.weight;
   }
   return false;
+}
+
+bool apply_order(std::span<const Op> ops, std::size_t body, const DrawKey& key, Plain& picture) {
+  std::vector<Branch> left = branches(ops);
+  const auto n = static_cast<std::uint32_t>(left.size());
+  for (std::uint32_t j = 0; j < n; ++j) {
+    const auto words = draw(key, static_cast<std::uint16_t>(body - 1), static_cast<std::uint16_t>(j / 4));
+    const std::uint32_t at = j + (j + 1 < n ? position(words[j % 4], n - j) : 0);
+    std::swap(left[j], left[at]);
+    if (!apply_branch(left[j], body, key, picture)) return false;
+  }
+  return true;
+}
+
+bool apply_all(std::span<const Op> ops, std::size_t first, const DrawKey& key, Plain& picture) {
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    const Op& op = ops[k];
+    const auto number = static_cast<std::uint16_t>(first + k);
+    const bool control = op.kind == OpKind::apply || op.kind == OpKind::choice || op.kind == OpKind::order;
+    if (!control) {
+      if (!apply(op, key, number, picture)) return false;
+      continue;
+    }
+    const auto body = ops.subspan(k + 1, static_cast<std::size_t>(op.parameters[op.kind == OpKind::apply ? 1 : 0]));
+    const std::size_t at = first + k + 1;
+    const bool skipped = op.kind == OpKind::apply && draw(key, number, 0)[0] * 0x1p-32 >= op.parameters[0];
+    if (!skipped && !(op.kind == OpKind::apply    ? apply_all(body, at, key, picture)
+                      : op.kind == OpKind::choice ? apply_choice(body, at, key, picture)
+                                                  : apply_order(body, at, key, picture)))
+      return false;
+    k += body.size();
+  }
+  return true;
 }
 
 }  // namespace
@@ -178,9 +246,7 @@ Plain make_plain(std::uint32_t height, std::uint32_t width) {
 }
 
 bool apply_operations(std::span<const Op> ops, const DrawKey& key, Plain& picture) {
-  for (std::size_t k = 0; k < ops.size(); ++k)
-    if (!apply(ops[k], key, static_cast<std::uint16_t>(k), picture)) return false;
-  return true;
+  return apply_all(ops, 0, key, picture);
 }
 
 Plain apply_program(const Program& program, Plain picture) {

@@ -74,9 +74,10 @@ struct Fixture {
   }
   std::shared_ptr<Batch> submit(Engine& engine, std::size_t samples = 1) const {
     FieldRequest field;
-    field.transform.mask = true;
-    field.transform.color = Color::keep;
-    field.transform.layout = Layout::hwc;
+    field.groups.resize(1);
+    field.groups[0].transform.mask = true;
+    field.groups[0].transform.color = Color::keep;
+    field.groups[0].transform.layout = Layout::hwc;
     std::vector<std::uint64_t> rows(samples, 5);
     for (const auto& each : renditions) field.renditions.emplace_back(samples, each[0]);
     return engine.submit({std::move(field)}, std::move(rows), 1, 0);

@@ -38,10 +38,11 @@ std::atomic<bool> all_ended{true}, all_within{true};
 // Mostly true rows, some of several renditions, some that lie.
 std::vector<FieldRequest> make_fields(const World& world, Random& random, std::uint32_t n) {
   FieldRequest field;
-  field.transform.mask = random.below(2) == 0;
-  if (field.transform.mask) field.transform.color = Color::keep;
-  field.views = static_cast<std::uint16_t>(1 + random.below(2));
-  if (random.below(2) == 0) field.transform.ops.push_back({OpKind::resize, {1, 20, 20, 2, 1}});
+  field.groups.resize(1);
+  field.groups[0].transform.mask = random.below(2) == 0;
+  if (field.groups[0].transform.mask) field.groups[0].transform.color = Color::keep;
+  field.groups[0].views = static_cast<std::uint16_t>(1 + random.below(2));
+  if (random.below(2) == 0) field.groups[0].transform.ops.push_back({OpKind::resize, {1, 20, 20, 2, 1}});
   field.renditions.resize(1 + random.below(3));
   const std::uint32_t image = random.below(static_cast<std::uint32_t>(world.rows.size()));
   for (auto& renditions : field.renditions)

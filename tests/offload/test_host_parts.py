@@ -27,12 +27,15 @@ from headrace.offload.host._supply import wait_limit
 from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (
     HorizontalFlip,
+    MultiCrop,
     Normalize,
     Pad,
     RandomCrop,
+    RandomErasing,
     RandomResizedCrop,
     Recipe,
     Resize,
+    View,
     Views,
 )
 from headrace.transforms import compile as compile_transform
@@ -190,6 +193,11 @@ TRANSFORMS = {
     "crop": [RandomResizedCrop(24)],
     "short side": [Resize(31)],
     "two views": [Views(2, [RandomCrop(8), HorizontalFlip()])],
+    "groups of views": [
+        MultiCrop([View(2, [RandomCrop(8)]), View(1, [RandomResizedCrop((5, 6)), Normalize(0.5, 0.5)])])
+    ],
+    "ragged groups": [MultiCrop([View(2, [RandomCrop(8)]), View(2, [Resize(12)])])],
+    "erased": [RandomCrop(9), Normalize(0.5, 0.25), RandomErasing()],
     "ragged views": [Views(2, [Resize(12), HorizontalFlip()])],
     "normalised": [Resize((9, 11)), Pad(3), Normalize(0.5, 0.25)],
 }

@@ -31,7 +31,16 @@ from headrace.offload import Offload
 from headrace.offload.strategies._patterns import Pattern
 from headrace.offload.strategies._strategies import Paced
 from headrace.offload.worker._rank import PublishedBatches
-from headrace.transforms import PerBatch, PerSample
+from headrace.transforms import (
+    MixUpCutMix,
+    MultiCrop,
+    Normalize,
+    PerBatch,
+    PerSample,
+    RandomErasing,
+    RandomResizedCrop,
+    View,
+)
 
 BATCHES = COUNT // 2
 STRATEGIES = {"paced": paced(), "mte": mte(12), "wrr": EagerWrr()}
@@ -72,6 +81,30 @@ def test_the_batches_are_those_of_one_prong(core_path, exchange, strategy):
     assert figures["offload_batches"] > 3
     assert figures["host_batches"] + figures["offload_batches"] == 3 * BATCHES
     assert figures["longest_wait_seconds"] <= figures["bound_seconds"] + 0.2
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        [RandomResizedCrop(9), Normalize(0.5, 0.25), RandomErasing(), MixUpCutMix(0.8, 1.0, num_classes=COUNT)],
+        [MultiCrop([View(2, [RandomResizedCrop(12), Normalize(0.5, 0.25)]), View(3, [RandomResizedCrop(5)])])],
+    ],
+    ids=["mixed", "groups of views"],
+)
+def test_mixed_batches_and_groups_of_views_are_those_of_one_prong(core_path, exchange, transform):
+    """The offload worker makes the samples, and the host mixes them; groups of views come as they are."""
+    options = {**OPTIONS, "transform": transform, "fields": ["image", "label"]}
+    with Loader(core_path, **options) as loader:
+        plain = [copied(batch) for batch in loader]
+    with Loader(core_path, **options, offload=Offload(exchange, strategy=paced(1, 2))) as loader:
+        got = epoch_of(loader, pause=0.002)
+        figures = loader.stats().offload
+    order = [
+        next(at for at, each in enumerate(plain) if np.array_equal(each["label"], batch["label"])) for batch in got
+    ]
+    assert sorted(order) == list(range(BATCHES))
+    assert_equal(got, [plain[at] for at in order])
+    assert figures["offload_batches"] > 3
 
 
 def test_a_near_worker_that_is_behind_is_helped(core_path, exchange, monkeypatch):

@@ -8,7 +8,8 @@ namespace {
 
 Method method_of(const Program& program, bool mask) noexcept {
   const Pass& pass = program.passes[0];
-  if (program.pass_count != 1 || pass.color_count > 0 || pass.rows.has_border() || pass.columns.has_border())
+  if (program.pass_count != 1 || pass.warps || pass.color_count > 0 || pass.rows.has_border() ||
+      pass.columns.has_border())
     return Method::none;
   if (!pass.resizes()) return Method::cut;
   if (mask) return Method::nearest;

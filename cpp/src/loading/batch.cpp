@@ -61,21 +61,26 @@ std::vector<Failure> Batch::failures() const {
   return sorted;
 }
 
+std::uint32_t FieldRequest::views() const noexcept {
+  std::uint32_t n = 0;
+  for (const ViewGroup& group : groups) n += group.views;
+  return n;
+}
+
 Batch::Batch(std::vector<FieldRequest> fields, std::vector<std::uint64_t> rows, std::uint64_t seed, std::uint32_t epoch,
              Pool& pool, const BatchLimits& limits, BatchJobs& all_jobs)
-    : seed_(seed),
-      epoch_(epoch),
-      rows_(std::move(rows)),
-      requests_(std::move(fields)),
-      outputs_(requests_.size()),
-      uniform_(requests_.size(), false),
-      blocks_(requests_.size()) {
+    : seed_(seed), epoch_(epoch), rows_(std::move(rows)), requests_(std::move(fields)), outputs_(requests_.size()) {
   failures_.reserve(1);
   std::uint64_t n_bytes = 0;  // at most limits.n_bytes
   for (std::uint32_t f = 0; f < requests_.size(); ++f) {
-    outputs_[f].resize(rows_.size() * requests_[f].views);
+    const std::vector<ViewGroup>& groups = requests_[f].groups;
+    outputs_[f].resize(groups.size());
+    for (std::size_t g = 0; g < groups.size(); ++g) outputs_[f][g].all.resize(rows_.size() * groups[g].views);
     const std::vector<Job> jobs = make_jobs(f, limits, n_bytes);
-    if (!place_outputs(f, jobs, limits.n_bytes, pool)) {
+    bool placed = true;
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      placed = placed && place_outputs(outputs_[f][g], groups[g].views, jobs, limits.n_bytes, pool);
+    if (!placed) {
       for (const Job& job : jobs) fail(job, {Code::no_memory, "no memory for the images of the batch"});
       continue;
     }
@@ -90,26 +95,49 @@ Batch::Batch(std::vector<FieldRequest> fields, std::vector<std::uint64_t> rows, 
 }
 
 std::vector<Job> Batch::make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes) {
-  const FieldRequest& request = requests_[f];
   std::vector<Job> jobs;
-  jobs.reserve(outputs_[f].size());
-  for (std::size_t i = 0; i < outputs_[f].size(); ++i) {
-    Job job{static_cast<std::uint32_t>(i / request.views), static_cast<std::uint16_t>(f),
-            static_cast<std::uint16_t>(i % request.views)};
+  jobs.reserve(rows_.size());
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    Job job{static_cast<std::uint32_t>(i), static_cast<std::uint16_t>(f)};
     if (!check_claims(job, limits)) continue;
-    OutputShape shape;
-    if (Status s = output_shape(request.transform, rendition(job).shape, key(job), shape); !s) {
+    std::uint64_t own = 0;
+    if (Status s = set_shapes(job, limits.n_bytes - n_bytes, own); !s) {
       fail(job, s);
-    } else if (aligned(shape.bytes()) > limits.n_bytes - n_bytes) {
-      fail(job,
-           {Code::too_large, "the batch would take too much of the machine's memory: load smaller batches, or crop"});
     } else {
-      n_bytes += aligned(shape.bytes());
-      mutable_output(job).shape = shape;
+      n_bytes += own;
       jobs.push_back(job);
     }
   }
   return jobs;
+}
+
+Status Batch::set_shapes(const Job& job, std::uint64_t limit, std::uint64_t& n_bytes) {
+  std::uint32_t view = 0;
+  for (std::size_t g = 0; g < outputs_[job.field].size(); ++g) {
+    const ViewGroup& group = requests_[job.field].groups[g];
+    for (std::uint32_t v = 0; v < group.views; ++v, ++view) {
+      OutputShape shape;
+      if (Status s = output_shape(group.transform, rendition(job).shape, key(job, view), shape); !s) return s;
+      if (aligned(shape.bytes()) > limit - n_bytes)
+        return {Code::too_large,
+                "the batch would take too much of the machine's memory: load smaller batches, or crop"};
+      n_bytes += aligned(shape.bytes());
+      outputs_[job.field][g].all[std::size_t{job.position} * group.views + v].shape = shape;
+    }
+  }
+  return {};
+}
+
+void Batch::list_views(const Job& job, std::vector<View>& views) const {
+  views.clear();
+  std::uint32_t view = 0;
+  for (std::size_t g = 0; g < outputs_[job.field].size(); ++g) {
+    const ViewGroup& group = requests_[job.field].groups[g];
+    for (std::uint32_t v = 0; v < group.views; ++v, ++view) {
+      const Output& output = outputs_[job.field][g].all[std::size_t{job.position} * group.views + v];
+      views.push_back({&group.transform, key(job, view), output.shape, output.data});
+    }
+  }
 }
 
 bool Batch::check_claims(Job& job, const BatchLimits& limits) {
@@ -131,31 +159,35 @@ bool Batch::check_claims(Job& job, const BatchLimits& limits) {
   return false;
 }
 
-bool Batch::place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::uint64_t limit, Pool& pool) {
+bool Batch::place_outputs(GroupOutputs& group, std::size_t views, const std::vector<Job>& jobs, std::uint64_t limit,
+                          Pool& pool) {
   if (jobs.empty()) return true;
-  std::vector<Output>& outputs = outputs_[f];
-  const OutputShape shape = output(jobs.front()).shape;
+  const auto each_output = [&](const auto& use) {
+    for (const Job& job : jobs)
+      for (std::size_t v = 0; v < views; ++v) use(group.all[job.position * views + v]);
+  };
+  const OutputShape shape = group.all[jobs.front().position * views].shape;
   std::uint64_t total = 0;  // within the limit, which make_jobs has checked
-  bool uniform = shape.bytes() <= limit / outputs.size();
-  for (const Job& job : jobs) {
-    total += aligned(output(job).shape.bytes());
-    uniform = uniform && output(job).shape == shape;
-  }
-  blocks_[f] = pool.acquire(uniform ? outputs.size() * shape.bytes() : total);
-  if (!blocks_[f]) return false;
-  uniform_[f] = uniform;
-  std::uint8_t* at = blocks_[f]->data;
+  bool uniform = shape.bytes() <= limit / group.all.size();
+  each_output([&](const Output& output) {
+    total += aligned(output.shape.bytes());
+    uniform = uniform && output.shape == shape;
+  });
+  group.block = pool.acquire(uniform ? group.all.size() * shape.bytes() : total);
+  if (!group.block) return false;
+  group.uniform = uniform;
+  std::uint8_t* at = group.block->data;
   if (!uniform) {
-    for (const Job& job : jobs) {
-      mutable_output(job).data = at;
-      at += aligned(output(job).shape.bytes());
-    }
+    each_output([&](Output& output) {
+      output.data = at;
+      at += aligned(output.shape.bytes());
+    });
     return true;
   }
   // A failed sample keeps its place, so that the others keep theirs. Nobody reads it, and it is not cleared: the shape
   // is only a claim until an image was decoded, and writing to memory for a false claim would take that memory for
   // nothing.
-  for (Output& each : outputs) {
+  for (Output& each : group.all) {
     each = {shape, at};
     at += shape.bytes();
   }

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "loading/pool.h"
-#include "loading/sample.h"
+#include "loading/views.h"
 #include "thread_safety.h"
 
 namespace headrace {
@@ -35,11 +35,13 @@ struct Rendition {
 };
 
 // One field of a batch. Each sample has 1 to kMaxRenditions renditions, which decode to the same pixels, so any of them
-// may be used.
+// may be used. Views are numbered through all groups. Groups differ in operations and normalization, not in how an
+// image is decoded.
 struct FieldRequest {
-  Transform transform;  // a copy: releasing one that Python owns needs the GIL, which worker threads do not hold
-  std::uint16_t views = 1;
+  std::vector<ViewGroup> groups;                   // at least one; at most 65536 views in all
   std::vector<std::vector<Rendition>> renditions;  // [rendition][sample]
+
+  std::uint32_t views() const noexcept;
 };
 
 constexpr std::size_t kMaxRenditions = 8;
@@ -59,11 +61,10 @@ struct Failure {
   std::string error_name;  // if not empty, replaces the error class that status.code stands for
 };
 
-// One view of one field of one sample: read, decode, transform.
+// One field of one sample: read, decode, transform to each view.
 struct Job {
   std::uint32_t position;
   std::uint16_t field;
-  std::uint16_t view;
   std::uint8_t rendition = 0;
   std::uint8_t failed = 0;  // bit k: rendition k is unusable
 };
@@ -111,22 +112,27 @@ class Batch {
   std::size_t samples() const noexcept { return rows_.size(); }
   std::size_t fields() const noexcept { return requests_.size(); }
   const FieldRequest& field(std::size_t f) const noexcept { return requests_[f]; }
-  // [sample * views + view]. Samples that failed on construction have no data, unless the field is uniform.
-  const std::vector<Output>& outputs(std::size_t f) const noexcept { return outputs_[f]; }
-  // True if all samples of the field have the same shape. Then they are contiguous, from the first one's data.
-  bool uniform(std::size_t f) const noexcept { return uniform_[f]; }
-  const std::shared_ptr<Block>& block(std::size_t f) const noexcept { return blocks_[f]; }
+  // Of a group of views: [sample * views + view]. Samples that failed on construction have no data, unless the group is
+  // uniform.
+  const std::vector<Output>& outputs(std::size_t f, std::size_t g = 0) const noexcept { return outputs_[f][g].all; }
+  // True if all samples of the group have the same shape. Then they are contiguous, from the first one's data.
+  bool uniform(std::size_t f, std::size_t g = 0) const noexcept { return outputs_[f][g].uniform; }
+  const std::shared_ptr<Block>& block(std::size_t f, std::size_t g = 0) const noexcept { return outputs_[f][g].block; }
   // Sorted by position, then field. Throws std::bad_alloc.
   std::vector<Failure> failures() const EXCLUDES(mutex_);
 
   // For threads that have one of the batch's jobs.
 
-  DrawKey key(const Job& job) const noexcept { return {seed_, epoch_, rows_[job.position], job.view}; }
   const Rendition& rendition(const Job& job) const noexcept {
     return requests_[job.field].renditions[job.rendition][job.position];
   }
-  const Transform& transform(const Job& job) const noexcept { return requests_[job.field].transform; }
-  const Output& output(const Job& job) const noexcept { return outputs_[job.field][output_index(job)]; }
+  // Of the first view; how the image is decoded is the same for all.
+  const Transform& transform(const Job& job) const noexcept { return requests_[job.field].groups[0].transform; }
+  DrawKey key(const Job& job, std::uint32_t view = 0) const noexcept {
+    return {seed_, epoch_, rows_[job.position], static_cast<std::uint16_t>(view)};
+  }
+  // What to make of the image; replaces what `views` held. Throws std::bad_alloc.
+  void list_views(const Job& job, std::vector<View>& views) const;
   // True if the renditions of a job are interchangeable: not if the index claims that they differ, or if one would be
   // decoded approximately.
   bool has_choice(const Job& job) const noexcept;
@@ -138,24 +144,27 @@ class Batch {
   void end_jobs(std::size_t n = 1) noexcept EXCLUDES(mutex_);
 
  private:
-  std::size_t output_index(const Job& job) const noexcept {
-    return std::size_t{job.position} * requests_[job.field].views + job.view;
-  }
-  Output& mutable_output(const Job& job) noexcept { return outputs_[job.field][output_index(job)]; }
+  struct GroupOutputs {
+    std::vector<Output> all;
+    bool uniform = false;
+    std::shared_ptr<Block> block;
+  };
+
   // The loadable jobs of a field, with the shapes of their outputs set; adds to `n_bytes` what these need.
   std::vector<Job> make_jobs(std::uint32_t f, const BatchLimits& limits, std::uint64_t& n_bytes);
+  // Set the shapes of a job's outputs and return the bytes that they need.
+  Status set_shapes(const Job& job, std::uint64_t limit, std::uint64_t& n_bytes);
   // Check the index row of a job's image and select its first usable rendition; false if it failed.
   bool check_claims(Job& job, const BatchLimits& limits);
-  // Allocate the outputs of these jobs; false if there is no memory.
-  bool place_outputs(std::uint32_t f, const std::vector<Job>& jobs, std::uint64_t limit, Pool& pool);
+  // Allocate the outputs of these jobs in a group of views; false if there is no memory.
+  static bool place_outputs(GroupOutputs& group, std::size_t views, const std::vector<Job>& jobs, std::uint64_t limit,
+                            Pool& pool);
 
   const std::uint64_t seed_;
   const std::uint32_t epoch_;
   const std::vector<std::uint64_t> rows_;
   const std::vector<FieldRequest> requests_;
-  std::vector<std::vector<Output>> outputs_;
-  std::vector<bool> uniform_;
-  std::vector<std::shared_ptr<Block>> blocks_;
+  std::vector<std::vector<GroupOutputs>> outputs_;  // [field][group]
   std::atomic<bool> cancelled_{false};
 
   mutable Mutex mutex_;

@@ -75,6 +75,7 @@ struct Engine::Worker {
 
   Workspace workspace;
   Decoder decoder{workspace};
+  std::vector<View> views;
   CostRecorder recorder;
   CoreLease lease;
 };
@@ -165,7 +166,11 @@ Status Engine::decode(Worker& worker, const Batch& batch, const Job& job, Costs&
   const std::uint64_t waited_before = worker.lease.waited_ns();
   const Rendition& r = batch.rendition(job);
   const Transform& transform = batch.transform(job);
-  const Batch::Output& output = batch.output(job);
+  try {
+    batch.list_views(job, worker.views);
+  } catch (const std::bad_alloc&) {
+    return {Code::no_memory, "no memory to transform an image", 0, -1};
+  }
   ShardBytes stored(shards_, r.shard, r.offset, r.length, worker.lease);
   TimedBytes bytes(stored);
   TimedRows rows(worker.decoder);
@@ -178,8 +183,7 @@ Status Engine::decode(Worker& worker, const Batch& batch, const Job& job, Costs&
     status = worker.decoder.open(r.format, bytes, options, shape);
     opened = nanoseconds_since(begin);
   }
-  if (status)
-    status = transform_image(transform, shape, rows, batch.key(job), output.shape, output.data, worker.workspace);
+  if (status) status = transform_views(worker.views, shape, reads_entire_file(r.format), rows, worker.workspace);
   // Only reads wait for a core, so the time of reading includes these waits.
   costs.bytes += bytes.n_bytes;
   costs.read_ns += bytes.nanoseconds - (worker.lease.waited_ns() - waited_before);
@@ -253,7 +257,7 @@ void Engine::hint(const Batch& batch, const Job& job) noexcept {
   const Rendition& r = batch.rendition(job);
   if (!shards_.check(r.shard, r.offset, r.length)) return;
   Program program;
-  if (r.length <= kMaxEntire || reads_entire_file(r.format) ||
+  if (r.length <= kMaxEntire || reads_entire_file(r.format) || batch.field(job.field).views() > 1 ||
       !make_program(batch.transform(job).ops, r.shape.height, r.shape.width, batch.key(job), program))
     return shards_.hint(r.shard, r.offset, r.length);
   // Assume that all rows of the image take the same number of bytes.

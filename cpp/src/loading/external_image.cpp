@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loading/external_image.h"
 
+#include <new>
 #include <utility>
+#include <vector>
 
 namespace headrace {
 
@@ -59,9 +61,16 @@ void ExternalImage::finish(const Picture& picture) noexcept {
   // The threads of external decoders decode many images: each keeps one workspace.
   static thread_local Workspace workspace;
   PictureRows rows(picture);
-  const Batch::Output& output = task_.batch->output(task_.job);
-  const Status status = transform_image(transform(), {picture.height, picture.width, picture.type}, rows,
-                                        task_.batch->key(task_.job), output.shape, output.data, workspace);
+  Status status;
+  try {
+    std::vector<View> views;
+    task_.batch->list_views(task_.job, views);
+    const ImageShape shape{picture.height, picture.width, picture.type};
+    for (const View& view : views)
+      if (status) status = transform_views({&view, 1}, shape, true, rows, workspace);
+  } catch (const std::bad_alloc&) {
+    status = {Code::no_memory, "no memory to transform an image", 0, -1};
+  }
   const auto decode = std::chrono::duration_cast<std::chrono::nanoseconds>(begin - begun_);
   add_costs(static_cast<std::uint64_t>(decode.count()), nanoseconds_since(begin));
   if (!status && try_other_rendition()) return;

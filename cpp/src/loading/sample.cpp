@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transform/augmix.h"
+#include "transform/erase.h"
+#include "transform/photometric/steps.h"
 #include "transform/resample.h"
+#include "transform/warp/warp.h"
 
 namespace headrace {
 namespace {
@@ -84,9 +88,9 @@ unsigned reduction(const Pass& pass) noexcept {
 // Runs the passes of one program, one after the other.
 class Run {
  public:
-  Run(const Transform& transform, const PixelType& type, const Finish& finish, std::uint8_t* out,
+  Run(const Transform& transform, const PixelType& type, const DrawKey& key, const Finish& finish, std::uint8_t* out,
       Workspace& workspace) noexcept
-      : transform_(transform), type_(type), finish_(finish), out_(out), workspace_(workspace) {}
+      : transform_(transform), type_(type), key_(key), finish_(finish), out_(out), workspace_(workspace) {}
 
   Status all(const Program& program, ImageRows& image) noexcept {
     Pass first = program.passes[0];
@@ -96,6 +100,7 @@ class Run {
     }
     if (Status s = pass(first, 0, program.pass_count == 1, image); !s) return s;
     for (std::uint32_t i = 1; i < program.pass_count; ++i) {
+      if (Status s = mix(program.passes[i - 1], program.passes[i].input); !s) return s;
       PictureRows between(current_);
       if (Status s = pass(program.passes[i], i, i + 1 == program.pass_count, between); !s) return s;
     }
@@ -103,7 +108,18 @@ class Run {
   }
 
  private:
+  // What a pass wrote goes to the mix that it belongs to, and the input of the next one becomes the current picture.
+  Status mix(const Pass& done, PassInput next) noexcept {
+    if (done.adds) add_picture(current_, done.weight, workspace_);
+    if (done.keeps)
+      if (Status s = keep_picture(current_, done.weight, workspace_, kept_); !s) return s;
+    if (next == PassInput::mixed) return finish_mix(kept_, workspace_, current_);
+    if (next == PassInput::kept) current_ = kept_;
+    return {};
+  }
+
   Status pass(const Pass& pass, std::uint32_t number, bool last, ImageRows& image) noexcept {
+    if (pass.warps) return warp(pass, number, last, image);
     const bool border = pass.rows.has_border() || pass.columns.has_border();
     const bool mirrored_border = border && pass.border != Border::constant;
     const Visible rows = visible(pass.rows, mirrored_border), columns = visible(pass.columns, mirrored_border);
@@ -141,8 +157,32 @@ class Run {
       place(picture, rows.begin, columns.begin, pass.rows, pass.columns, pass.border, pass.fill, canvas);
       picture = canvas;
     }
-    if (colors) {
-      if (Status s = apply_colors({pass.colors.data(), pass.color_count}, picture); !s) return s;
+    return color_and_finish(pass, picture, last);
+  }
+
+  Status warp(const Pass& pass, std::uint32_t number, bool last, ImageRows& image) noexcept {
+    const Filter filter = transform_.mask ? Filter::nearest : pass.filter;
+    const Region region = warped_region(pass);
+    Picture read, picture;
+    if (region.height > 0) {
+      RowSource* source = nullptr;
+      if (Status s = image.start(
+              {region.top + pass.rows.start, region.left + pass.columns.start, region.height, region.width}, source);
+          !s)
+        return s;
+      if (Status s = make_picture(workspace_.warped, region.height, region.width, type_, read); !s) return s;
+      if (Status s = copy(*source, read); !s) return s;
+    }
+    if (Status s = make_picture(workspace_.picture[number % 2], pass.rows.canvas, pass.columns.canvas, type_, picture);
+        !s)
+      return s;
+    warp_picture(pass, filter, region, read, picture);
+    return color_and_finish(pass, picture, last);
+  }
+
+  Status color_and_finish(const Pass& pass, Picture picture, bool last) noexcept {
+    if (pass.color_count > 0 && !transform_.mask) {
+      if (Status s = apply_steps({pass.colors.data(), pass.color_count}, key_, picture, workspace_); !s) return s;
       type_ = picture.type;
     }
     if (last) {
@@ -194,10 +234,12 @@ class Run {
 
   const Transform& transform_;
   PixelType type_;
+  const DrawKey& key_;
   const Finish& finish_;
   std::uint8_t* out_;
   Workspace& workspace_;
   Picture current_;
+  Picture kept_;
 };
 
 Status shape_of(const Transform& transform, const ImageShape& stored, const Program& program,
@@ -241,7 +283,9 @@ Status transform_image(const Transform& transform, const ImageShape& shape, Imag
   if (!(actual == expected)) return {Code::corrupt, "the image does not have the size that the index claims", 0, -1};
   Finish finish;
   if (Status s = make_finish(transform, shape.type, actual, finish); !s) return s;
-  return Run(transform, shape.type, finish, out, workspace).all(program, image);
+  if (Status s = Run(transform, shape.type, key, finish, out, workspace).all(program, image); !s) return s;
+  if (!transform.mask) erase(transform.ops, key, finish, actual.height, actual.width, out);
+  return {};
 }
 
 }  // namespace headrace

@@ -36,6 +36,18 @@ inline void saturate(ColorPlanes& p, float factor, float share) {
   }
 }
 
+// As Pillow's ImageEnhance.Color. All numbers are exact for 8-bit levels, and no others come here.
+inline void blend_gray(ColorPlanes& p, float factor) {
+  for (std::size_t i = 0; i < p.n; ++i) {
+    const float r = p.of[0][i], g = p.of[1][i], b = p.of[2][i];
+    const auto gray = static_cast<float>(
+        static_cast<std::int32_t>((19595.0f * r + 38470.0f * g + 7471.0f * b + 32768.0f) * 0x1p-16f));
+    p.of[0][i] = static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (r - gray), p.least, p.most)));
+    p.of[1][i] = static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (g - gray), p.least, p.most)));
+    p.of[2][i] = static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (b - gray), p.least, p.most)));
+  }
+}
+
 inline void make_gray(ColorPlanes& p) {
   for (std::size_t i = 0; i < p.n; ++i) {
     const float gray = clamped(gray_of(p.of[0][i], p.of[1][i], p.of[2][i]), p.least, p.most);
@@ -79,6 +91,8 @@ inline void run_steps(const ColorRun& job, ColorPlanes& p) {
       scale_planes(p, step.factor, step.added);
     else if (p.planes == 1)
       continue;
+    else if (step.kind == ColorKind::enhance_saturation)
+      blend_gray(p, step.factor);
     else if (step.kind == ColorKind::saturation)
       saturate(p, step.factor, step.added);
     else if (step.kind == ColorKind::hue)

@@ -63,6 +63,7 @@ inline constexpr std::size_t column_scratch_bytes(std::uint32_t channels, std::u
 }
 
 struct ColorRun;
+struct WarpRun;
 
 struct PixelKernels {
   // out[i] = the weighted sum of rows[k][i]; of int16_t, taps is even. Rows of samples as they come from a file, then
@@ -85,6 +86,18 @@ struct PixelKernels {
   void (*round_float)(const float* in, PixelType type, std::size_t samples, std::uint8_t* out) noexcept;
   void (*finish_rows)(const FinishRows& job) noexcept;
   void (*color_rows)(ColorRun& job) noexcept;
+  // Random numbers in long runs (noise-inl.h): four words of each block from `first` on; a normal number of each word.
+  void (*random_words)(std::uint32_t key0, std::uint32_t key1, std::uint64_t first, std::size_t blocks,
+                       std::uint32_t* out) noexcept;
+  void (*normal_numbers)(const std::uint32_t* words, std::size_t n, float* out) noexcept;
+  void (*write_halves)(const float* in, std::size_t n, std::uint16_t* out) noexcept;
+  // Rows of noise and of sharpness (photometric/rows-inl.h). `rows` are the one above, the row itself and the one
+  // below.
+  void (*add_numbers)(std::uint8_t* samples, PixelType type, const float* numbers, std::size_t n, float scale,
+                      float shift) noexcept;
+  void (*sharpen)(const std::uint8_t* const* rows, PixelType type, std::size_t n, float factor,
+                  std::uint8_t* out) noexcept;
+  void (*warp_rows)(const WarpRun& job) noexcept;
 };
 
 }  // namespace headrace

@@ -17,7 +17,9 @@
 //   resize to n       resized = canvas = n. Needs a pass that resizes nothing and whose canvas is its content, and a
 //                     filter that is its own mirror image if the axis is flipped: nearest and area round to one side.
 //   flip              toggles; always possible. Later positions and widths are mirrored into the canvas.
-//   colors           follow in order, as long as there is room.
+//   warps             are in warp/compose.cpp.
+//   colors            follow in order, as long as there is room. Noise and JPEG need a pass that flips nothing so far,
+//                     for they would differ in a mirrored picture.
 //
 // Invariants after each operation, on each axis:
 //   start + size <= input; size, resized and canvas are at least 1; canvas <= kMaxSide.
@@ -27,6 +29,8 @@
 #include "transform/program.h"
 
 #include <algorithm>
+
+#include "transform/photometric/operations.h"
 
 namespace headrace {
 namespace {
@@ -79,6 +83,10 @@ Status Composer::crop(Window window) noexcept {
   if (window.height == height() && window.width == width()) return {};
   if (pass().color_count > 0)
     if (const Status status = begin_pass(); !status) return status;
+  if (pass().warps) {
+    move_canvas(shift(window.left, window.top), {window.height, window.width});
+    return {};
+  }
   crop_axis(pass().rows, window.top, window.height, pass().border);
   crop_axis(pass().columns, window.left, window.width, pass().border);
   return {};
@@ -87,8 +95,12 @@ Status Composer::crop(Window window) noexcept {
 Status Composer::resize(Size size, Filter filter, bool antialias) noexcept {
   if (size.height > kMaxSide || size.width > kMaxSide) return bad("the resized image is larger than 16777215 pixels");
   if (size.height == height() && size.width == width()) return {};
-  if (!can_resize(size, filter))
+  if (!(pass().warps ? can_resize_warp(size) : can_resize(size, filter)))
     if (const Status status = begin_pass(); !status) return status;
+  if (pass().warps) {
+    resize_warp(size, filter);
+    return {};
+  }
   pass().rows.resized = pass().rows.canvas = size.height;
   pass().columns.resized = pass().columns.canvas = size.width;
   pass().filter = filter;
@@ -101,8 +113,14 @@ Status Composer::pad(Edges edges, Border border, double fill) noexcept {
   if (down + across == 0) return {};
   if (down > kMaxSide - height() || across > kMaxSide - width())
     return bad("the padded image is larger than 16777215 pixels");
-  if (!can_pad(edges, border, fill))
+  if (!(pass().warps ? can_pad_warp(border, fill) : can_pad(edges, border, fill)))
     if (const Status status = begin_pass(); !status) return status;
+  if (pass().warps) {
+    add_gates();
+    move_canvas(shift(-static_cast<double>(edges.left), -static_cast<double>(edges.top)),
+                {height() + down, width() + across});
+    return {};
+  }
   pad_axis(pass().rows, edges.top, edges.bottom);
   pad_axis(pass().columns, edges.left, edges.right);
   pass().border = border;
@@ -111,9 +129,36 @@ Status Composer::pad(Edges edges, Border border, double fill) noexcept {
 }
 
 Status Composer::color(ColorStep step) noexcept {
-  if (pass().color_count == kMaxColorSteps)
+  const bool mirrored = pass().rows.flipped || pass().columns.flipped;
+  if (pass().color_count == kMaxColorSteps || (mirrored && has_direction(step.kind)))
     if (const Status status = begin_pass(); !status) return status;
   pass().colors[pass().color_count++] = step;
+  return {};
+}
+
+void Composer::begin_mix(double weight) noexcept {
+  pass().keeps = true;
+  pass().weight = weight;
+  kept_ = {height(), width()};
+}
+
+Status Composer::begin_branch() noexcept {
+  if (const Status status = begin_pass(); !status) return status;
+  pass().input = PassInput::kept;
+  return {};
+}
+
+Status Composer::end_branch(double weight) noexcept {
+  if (height() != kept_.height || width() != kept_.width)
+    return bad("the operations of a mix must keep the size of the image");
+  pass().adds = true;
+  pass().weight = weight;
+  return {};
+}
+
+Status Composer::end_mix() noexcept {
+  if (const Status status = begin_pass(); !status) return status;
+  pass().input = PassInput::mixed;
   return {};
 }
 

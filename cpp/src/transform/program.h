@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "headrace/transform.h"
+#include "transform/warp/operations.h"
 
 namespace headrace {
 
@@ -34,6 +35,14 @@ class Composer {
   Status resize(Size size, Filter filter, bool antialias) noexcept;
   Status pad(Edges edges, Border border, double fill) noexcept;
   Status color(ColorStep step) noexcept;
+  // A mix: the picture so far is kept. Each branch begins with it, in a pass of its own, and must keep its size. What
+  // follows the mix begins another pass.
+  void begin_mix(double weight) noexcept;
+  Status begin_branch() noexcept;
+  Status end_branch(double weight) noexcept;
+  Status end_mix() noexcept;
+
+  Status warp(const WarpStep& step) noexcept;
   void flip_rows() noexcept { pass().rows.flipped = !pass().rows.flipped; }
   void flip_columns() noexcept { pass().columns.flipped = !pass().columns.flipped; }
 
@@ -43,8 +52,18 @@ class Composer {
   Status begin_pass() noexcept;
   bool can_resize(Size size, Filter filter) noexcept;
   bool can_pad(Edges edges, Border border, double fill) noexcept;
+  // Of a pass that warps, in warp/compose.cpp.
+  bool can_resize_warp(Size size) noexcept;
+  bool can_pad_warp(Border border, double fill) noexcept;
+  void resize_warp(Size size, Filter filter) noexcept;
+  void move_canvas(const Matrix& map, Size size) noexcept;
+  void add_gates() noexcept;
+  void fold_flips() noexcept;
+  bool can_absorb(const WarpFill& fill) noexcept;
+  void absorb() noexcept;
 
   Program& program_;
+  Size kept_{};  // size of the picture that a mix has kept
 };
 
 }  // namespace headrace

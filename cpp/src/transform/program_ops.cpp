@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "transform/control.h"
 #include "transform/draws.h"
+#include "transform/augmix.h"
+#include "transform/photometric/operations.h"
+#include "transform/fit.h"
 #include "transform/program.h"
 
 namespace headrace {
@@ -29,8 +33,18 @@ class Interpreter {
  public:
   Interpreter(Composer& composer, const DrawKey& key) noexcept : composer_(composer), key_(key) {}
 
-  Status run(const Op& op, std::uint16_t number) noexcept {
-    number_ = number;
+  // Operations [begin, end) of the list. The recursion ends: check_ops limits the depth.
+  Status run(std::span<const Op> ops, std::size_t begin, std::size_t end) noexcept {
+    for (std::size_t k = begin; k < end; k += 1 + body_length(ops[k]))
+      if (const Status status = run_op(ops, k); !status) return status;
+    return {};
+  }
+
+ private:
+  Status run_op(std::span<const Op> ops, std::size_t k) noexcept {
+    const Op& op = ops[k];
+    number_ = static_cast<std::uint16_t>(k);
+    const std::size_t body = k + 1, length = body_length(op);
     const auto& p = op.parameters;
     switch (op.kind) {
       case OpKind::resize:
@@ -54,11 +68,70 @@ class Interpreter {
         return color_jitter(op);
       case OpKind::grayscale:
         return happens(p[0]) ? composer_.color({ColorKind::grayscale, p[1]}) : Status{};
+      case OpKind::random_erasing:
+        return {};  // works on the finished image (erase.cpp)
+      case OpKind::apply:
+        return happens(p[0]) ? run(ops, body, body + length) : Status{};
+      case OpKind::choice:
+        return run_op(ops, body + picked_branch(ops.subspan(body, length), drawn(0)[0]));
+      case OpKind::order:
+        return run_in_order(ops, body, length);
+      case OpKind::branch:
+        return run(ops, body, body + length);
+      case OpKind::affine:
+      case OpKind::affine_level:
+        return warp(op);
+      case OpKind::perspective:
+        return happens(p[0]) ? warp(op) : Status{};
+      case OpKind::invert:
+      case OpKind::posterize:
+      case OpKind::solarize:
+      case OpKind::solarize_add:
+      case OpKind::autocontrast:
+      case OpKind::equalize:
+      case OpKind::enhance:
+      case OpKind::gaussian_blur:
+      case OpKind::gaussian_noise:
+      case OpKind::permute_channels:
+      case OpKind::jpeg: {
+        ColorStep step{};
+        return photometric_step(op, key_, number_, step) ? composer_.color(step) : Status{};
+      }
+      case OpKind::mix:
+        return run_mix(ops, body, length);
+      case OpKind::scale_jitter:
+      case OpKind::shortest_size:
+      case OpKind::letterbox:
+      case OpKind::zoom_out:
+        return fit(composer_, op, drawn(0));
     }
     return bad("there is no such operation");
   }
 
- private:
+  Status run_in_order(std::span<const Op> ops, std::size_t body, std::size_t length) noexcept {
+    Branches branches = branches_of(ops.subspan(body, length));
+    std::array<std::uint32_t, 4> words{};
+    for (std::uint32_t j = 0; j + 1 < branches.count; ++j) {
+      if (j % 4 == 0) words = drawn(static_cast<int>(j / 4));
+      std::swap(branches.at[j], branches.at[j + below(words[j % 4], branches.count - j)]);
+    }
+    for (std::uint32_t j = 0; j < branches.count; ++j)
+      if (const Status status = run_op(ops, body + branches.at[j]); !status) return status;
+    return {};
+  }
+
+  Status run_mix(std::span<const Op> ops, std::size_t body, std::size_t length) noexcept {
+    const Branches branches = branches_of(ops.subspan(body, length));
+    const MixWeights weights = draw_mix_weights(key_, number_, ops[body - 1].parameters[0], branches.count);
+    composer_.begin_mix(weights.kept);
+    for (std::uint32_t j = 0; j < branches.count; ++j) {
+      if (const Status status = composer_.begin_branch(); !status) return status;
+      if (const Status status = run_op(ops, body + branches.at[j]); !status) return status;
+      if (const Status status = composer_.end_branch(weights.branches[j]); !status) return status;
+    }
+    return composer_.end_mix();
+  }
+
   static std::uint32_t integer(double x) noexcept { return static_cast<std::uint32_t>(x); }
   static Size size_at(const Op& op, std::size_t k) noexcept {
     return {integer(op.parameters[k]), integer(op.parameters[k + 1])};
@@ -135,6 +208,20 @@ class Interpreter {
     return {(composer_.height() - height) / 2, (composer_.width() - width) / 2, height, width};
   }
 
+  Status warp(const Op& op) noexcept {
+    const auto& p = op.parameters;
+    const std::uint32_t height = composer_.height(), width = composer_.width();
+    WarpStep step;
+    Status status;
+    if (op.kind == OpKind::affine)
+      status = affine_step(p, height, width, drawn(0), drawn(1), step);
+    else if (op.kind == OpKind::affine_level)
+      status = affine_level_step(p, height, width, drawn(0), step);
+    else
+      status = perspective_step(p, height, width, drawn(1), drawn(2), step);
+    return status ? composer_.warp(step) : status;
+  }
+
   Status color_jitter(const Op& op) noexcept {
     constexpr std::array kKinds = {ColorKind::brightness, ColorKind::contrast, ColorKind::saturation, ColorKind::hue};
     std::array<std::size_t, 4> order = {0, 1, 2, 3};
@@ -162,9 +249,7 @@ Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t
     return bad("the image is empty, or larger than 16777215 pixels on a side");
   Composer composer(program, {height, width});
   Interpreter interpreter(composer, key);
-  for (std::size_t k = 0; k < ops.size(); ++k)
-    if (const Status status = interpreter.run(ops[k], static_cast<std::uint16_t>(k)); !status) return status;
-  return {};
+  return interpreter.run(ops, 0, ops.size());
 }
 
 }  // namespace headrace

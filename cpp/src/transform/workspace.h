@@ -43,16 +43,24 @@ class Buffer {
 
 // A thread's own. Each name says whose it is.
 struct Workspace {
-  Buffer head;        // the beginning of an encoded image, or all of it
-  Buffer file;        // further bytes of it
-  Buffer tiles;       // scratch of the tile decoder
-  Buffer strip;       // decoded rows
-  Buffer weights;     // resample: taps of both axes
-  Buffer window;      // resample: source rows that are still needed
-  Buffer columns;     // resample: rows that wait for their horizontal pass
-  Buffer picture[2];  // what a pass writes and the next one reads
-  Buffer canvas;      // a picture with its border
-  Buffer mirror;      // a flipped picture between two passes
+  Buffer head;         // the beginning of an encoded image, or all of it
+  Buffer file;         // further bytes of it
+  Buffer tiles;        // scratch of the tile decoder
+  Buffer strip;        // decoded rows
+  Buffer weights;      // resample: taps of both axes
+  Buffer window;       // resample: source rows that are still needed
+  Buffer columns;      // resample: rows that wait for their horizontal pass
+  Buffer picture[2];   // what a pass writes and the next one reads
+  Buffer canvas;       // a picture with its border
+  Buffer mirror;       // a flipped picture between two passes
+  Buffer filtered[2];  // what a filter wrote; two, as one filter may follow another
+  Buffer filter_rows;  // rows of a filter between its vertical and its horizontal part
+  Buffer tables;       // counts of levels, and what each level becomes
+  Buffer kept;         // a mix: the picture that its branches begin with
+  Buffer sum;          // a mix: what was added up so far
+  Buffer mixed;        // a mix: the result
+  Buffer shared;       // what several views of an image are made from
+  Buffer warped;       // the part of a picture that a warp reads
 };
 
 }  // namespace headrace

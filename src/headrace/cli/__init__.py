@@ -8,7 +8,20 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import build, decode, encode, env, extract, info, offload, plan, profile, size, verify
+from headrace.cli import (
+    build,
+    decode,
+    encode,
+    env,
+    extract,
+    info,
+    offload,
+    plan,
+    profile,
+    size,
+    transforms_preview,
+    verify,
+)
 
 __all__ = ["app", "main"]
 
@@ -23,7 +36,13 @@ app = typer.Typer(
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Diagnose": (profile.profile, plan.plan, size.size, env.env),
-    "Datasets": (build.build, info.info, verify.verify, extract.extract),
+    "Datasets": (
+        build.build,
+        info.info,
+        verify.verify,
+        extract.extract,
+        transforms_preview.transforms_preview,
+    ),
     "Images": (encode.encode, decode.decode),
     "Advanced": (offload.offload,),
 }

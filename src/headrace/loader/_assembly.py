@@ -147,7 +147,7 @@ class Assembly:
         transfer = self._transfer if self._transfer.works else None
         on_device = partial(self._transfer.on, "deliver") if transfer and self.decode_place == "device" else nullcontext
         pipeline = Pipeline(supply, source, self._finisher, transfer, on_device)
-        works_ahead = self._options.num_workers > 0 and (transfer is not None or self._finisher.runs_python)
+        works_ahead = self._options.num_workers > 0 and (transfer is not None or self._finisher.takes_long)
         self._feed = ThreadFeed(pipeline) if works_ahead else pipeline
         return self._feed, state_after
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +31,7 @@ from headrace.records.rendition import Rendition, check_made_pixels, decode_colo
 from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
 from headrace.records.shards import ShardFiles
 from headrace.transforms.boxes import keep_elements
+from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Normalize, transforms.Pad, transforms.Resize)
@@ -98,15 +100,17 @@ class Dataset:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = self._row(index)
-        return self._sample(row, self._epochs.epoch_of(row, warn=self._is_random))
+        return self._samples([row], [self._epochs.epoch_of(row, warn=self._is_random)])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Return several samples; PyTorch's DataLoader reads a batch with one call.
 
         Until `set_epoch` is called, the first visit of a sample draws as in epoch 0, the second as in epoch 1 and so
-        on, in whichever worker process.
+        on, in whichever worker process. They are the batch for `MixUp` and its like, whose draws are those of the epoch
+        of its first sample.
         """
-        return [self._sample(row, self._epochs.next_epoch_of(row)) for row in map(self._row, indices)]
+        rows = [self._row(index) for index in indices]
+        return self._samples(rows, [self._epochs.next_epoch_of(row) for row in rows])
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -128,9 +132,34 @@ class Dataset:
         compiled = self._compiled
         return compiled is not None and not all(isinstance(each, _FIXED) for each in compiled.transforms)
 
-    def _sample(self, row: int, epoch: int) -> Any:
+    def _samples(self, rows: Sequence[int], epochs: Sequence[int]) -> list[Any]:
+        samples = [self._sample(row, epoch) for row, epoch in zip(rows, epochs, strict=True)]
+        if self._mixer is not None and samples:
+            image, labels = self._mixer.image, self._mixer.labels
+            images = [sample[image] for sample in samples]
+            mixed, soft = self._mixer.mix(
+                np.stack(images) if len({each.shape for each in images}) == 1 else images,
+                np.array([sample[labels] for sample in samples]),
+                seed=self.seed,
+                epoch=epochs[0],
+                sample=rows[0],
+            )
+            for at, sample in enumerate(samples):
+                sample[image], sample[labels] = mixed[at], soft[at]
+        for function in self._compiled.per_sample if self._compiled else ():
+            samples = [function(sample) for sample in samples]
+        return samples
+
+    @cached_property
+    def _mixer(self) -> Mixer | None:
+        compiled = self._compiled
+        if compiled is None or not compiled.mixes:
+            return None
+        return Mixer(compiled.mixes, self.fields, self.classes, layout=compiled.layout)
+
+    def _sample(self, row: int, epoch: int) -> dict[str, Any]:
         batch, at = self._files.index.locate(row)
-        sample: Any = {}
+        sample: dict[str, Any] = {}
         fields = self._files.manifest.fields
         # Pixels first: their errors name the row.
         keys = self._draw_keys(row, epoch)
@@ -143,8 +172,6 @@ class Dataset:
                 value = [keep_elements(value, kept) if field.of else boxes for boxes, kept in views]
                 value = value[0] if len(value) == 1 else value
             sample[field.name] = value
-        for function in self._compiled.per_sample if self._compiled else ():
-            sample = function(sample)
         return sample
 
     def _draw_keys(self, row: int, epoch: int) -> list[dict[str, int]]:
@@ -152,7 +179,7 @@ class Dataset:
         views = self._compiled.views if self._compiled is not None and self._compiled.transforms else 0
         return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(views)]
 
-    def _pixels(self, batch: Batch, at: int, row: int, field: Field, keys: list[dict[str, int]]) -> npt.NDArray[Any]:
+    def _pixels(self, batch: Batch, at: int, row: int, field: Field, keys: list[dict[str, int]]) -> Any:
         """Decode an image and apply the declarative transforms."""
         renditions = batch.renditions[field.name][0]
         shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
@@ -171,20 +198,30 @@ class Dataset:
 
     def _transformed(
         self, data: memoryview, code: int, keys: list[dict[str, int]], color: formats.Color, *, has_color: bool
-    ) -> npt.NDArray[Any]:
+    ) -> Any:
+        """Return the pixels of a sample: an array, `[views, …]` for several, or with `MultiCrop` a tuple of arrays."""
         compiled, form = self._compiled, decoder(code)
         if compiled is None or not keys:
             return form.decode(data, color=color, max_pixels=self.max_pixels)
-        transform = compiled.mask if color == "index" else compiled.image
+        groups = compiled.core_groups("mask" if color == "index" else "image")
+        views = [transform for transform, n in groups for _ in range(n)]
         made: list[Any]
         if code in _core.core_formats():
-            check_made_pixels(form, form.probe(data), transform, keys, self.max_pixels)
-            made = [transform.run(data, code, has_color=has_color, **key) for key in keys]
+            shape = form.probe(data)
+            for transform, key in zip(views, keys, strict=True):
+                check_made_pixels(form, shape, transform, [key], self.max_pixels)
+            if len(views) == 1:
+                return views[0].run(data, code, has_color=has_color, **keys[0])
+            draws = {name: keys[0][name] for name in ("seed", "epoch", "sample")}
+            made = _core.run_views(groups, data, code, has_color=has_color, **draws)
         else:
             image = form.decode(data, color=color, max_pixels=self.max_pixels)
-            made = [transform.apply(image, **key) for key in keys]
-        pixels: npt.NDArray[Any] = made[0] if len(made) == 1 else np.stack(made)
-        return pixels
+            applied = (transform.apply(image, **key) for transform, key in zip(views, keys, strict=True))
+            made = [list(islice(applied, n)) for _, n in groups]
+        made = [np.stack(group) if isinstance(group, list) else group for group in made]
+        if len(made) > 1:
+            return tuple(made)
+        return made[0] if len(keys) > 1 else made[0][0]
 
     def _moved_boxes(
         self, batch: Batch, at: int, row: int, keys: list[dict[str, int]]

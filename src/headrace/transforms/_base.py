@@ -30,6 +30,11 @@ class Transform:
 
     op: ClassVar[str]
     """Name in JSON."""
+    stage: ClassVar[int] = 0
+    """Its place in a list: 0 for pixels, 1 `Normalize`, 2 finished images, 3 batches."""
+
+    nests: ClassVar[bool] = True
+    """Whether it may be inside a transform that runs others, such as `RandomApply`."""
 
     def to_json(self) -> dict[str, Any]:
         """Return this transform as a JSON object. `from_json` makes an equal transform from it (spec/recipe.md)."""
@@ -38,6 +43,19 @@ class Transform:
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations for the C++ core, in order."""
         raise NotImplementedError
+
+    def __call__(self, image: Any, *, seed: int = 0, epoch: int = 0, sample: int = 0, view: int = 0) -> Any:
+        """Return a transformed NumPy image `[H, W]` or `[H, W, C]`, or PIL image, of the same kind as the given one.
+
+        The draws are those of row `sample` of a dataset in this epoch, so the same arguments give the same image.
+        """
+        from headrace.transforms.looking._single import apply_to_image  # noqa: PLC0415  # it imports this module
+
+        return apply_to_image((self,), image, seed=seed, epoch=epoch, sample=sample, view=view)
+
+    def for_mask(self) -> Transform:
+        """Return the same transform with the same draws for a mask, whose class ids must not be mixed."""
+        return self
 
     def _set(self, **checked: Any) -> None:
         """Store checked arguments. Only for `__post_init__`."""

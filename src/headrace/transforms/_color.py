@@ -95,6 +95,7 @@ class Normalize(Transform):
     std: float | Sequence[float]
 
     op: ClassVar[str] = "normalize"
+    stage: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         mean, std = _channels("Normalize: mean", self.mean), _channels("Normalize: std", self.std)

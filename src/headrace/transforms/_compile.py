@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,9 +12,18 @@ import numpy as np
 from headrace.formats import MAX_PIXELS
 from headrace.transforms._base import Operation, Transform
 from headrace.transforms._color import Normalize
-from headrace.transforms._composition import PerBatch, PerSample, Views, callable_name, check_callable, check_order
-from headrace.transforms._geometry import RandomResizedCrop, Resize
+from headrace.transforms._composition import (
+    BATCH_STAGE,
+    PerBatch,
+    PerSample,
+    Views,
+    callable_name,
+    check_callable,
+    check_order,
+)
+from headrace.transforms._multicrop import MultiCrop
 from headrace.transforms.boxes import B, map_boxes
+from headrace.transforms.mixing import BatchTransform
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,6 +38,15 @@ COLORS = ("auto", "RGB", "keep")
 
 
 @dataclass(frozen=True)
+class ViewGroup:
+    """`n` views of a sample that are made by the same transforms."""
+
+    n: int
+    image: _core.Transform
+    mask: _core.Transform
+
+
+@dataclass(frozen=True)
 class Compiled:
     """A list of transforms, checked and ready to run. Immutable and thread-safe."""
 
@@ -39,12 +57,46 @@ class Compiled:
     layout: str
     color: str
     approximate_jpeg: bool
-    views: int
-    """Views per sample; 1 without `Views`."""
     max_pixels: int
-    image: _core.Transform = field(repr=False, compare=False)
-    mask: _core.Transform = field(repr=False, compare=False)
-    """The same geometry without interpolation, color changes and normalization."""
+    groups: tuple[ViewGroup, ...] = field(repr=False, compare=False)
+    """Views that are made alike; one group without `MultiCrop`."""
+    mixes: tuple[BatchTransform, ...]
+
+    @property
+    def views(self) -> int:
+        """Views per sample; 1 without `Views` and `MultiCrop`."""
+        return sum(group.n for group in self.groups)
+
+    @property
+    def image(self) -> _core.Transform:
+        """What is done to images, or to the first view of them."""
+        return self.groups[0].image
+
+    @property
+    def mask(self) -> _core.Transform:
+        """The same geometry without interpolation, color changes and normalization."""
+        return self.groups[0].mask
+
+    def core_groups(self, field_type: str) -> list[tuple[_core.Transform, int]]:
+        """Return the transform and the number of views of each group, for the core; `field_type`: image or mask."""
+        return [(group.mask if field_type == "mask" else group.image, group.n) for group in self.groups]
+
+    def named_groups(self, fields: Mapping[str, str]) -> dict[str, tuple[str, _core.Transform, int]]:
+        """Return (field, transform, views) of each array of a prepared batch by its name; `fields` has their types."""
+        many = len(self.groups) > 1
+        return {
+            f"{name}/{g}" if many else name: (name, *group)
+            for name, kind in fields.items()
+            for g, group in enumerate(self.core_groups(kind))
+        }
+
+    def group_of(self, view: int) -> ViewGroup:
+        """Return the group that a view belongs to. Views are numbered through all groups."""
+        for group in self.groups[:-1]:
+            if view < group.n:
+                return group
+            view -= group.n
+        return self.groups[-1]
 
     def boxes_kept(
         self,
@@ -63,7 +115,7 @@ class Compiled:
         Boxes are clipped to the visible part. Boxes with no area left, or less than `min_area` output pixels, are
         dropped together with their labels.
         """
-        passes = self.image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
+        passes = self.group_of(view).image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
         return map_boxes(boxes, passes, min_area)
 
     def to_json(self, *, callables: bool = False) -> list[dict[str, Any]]:
@@ -109,51 +161,54 @@ def compile(  # noqa: A001
 
     """
     declared, per_sample, per_batch = _split(_listed(transform))
-    views = next((item for item in declared if isinstance(item, Views)), None)
-    inner = tuple(views.transforms) if views else declared
-    normalize = next((item for item in inner if isinstance(item, Normalize)), None)
-    named = _dtype(dtype, normalize)
+    mixes = tuple(item for item in declared if isinstance(item, BatchTransform))
+    listed = _views(tuple(item for item in declared if item.stage < BATCH_STAGE))
+    normalized = any(isinstance(item, Normalize) for _, inner in listed for item in inner)
+    named = _dtype(dtype, normalized=normalized)
+    _check_mixed_dtype(mixes, named or ("float32" if normalized else None))
     for name, value, choices in (("layout", layout, LAYOUTS), ("color", color, COLORS)):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
 
+    shared: dict[str, Any] = {"layout": layout, "color": color, "max_pixels": max_pixels}
+    groups = tuple(_group(n, inner, dtype=named, approximate_jpeg=approximate_jpeg, **shared) for n, inner in listed)
+    return Compiled(declared, per_sample, per_batch, named, layout, color, approximate_jpeg, max_pixels, groups, mixes)
+
+
+def _views(declared: tuple[Transform, ...]) -> list[tuple[int, tuple[Transform, ...]]]:
+    """Return the number of views and the transforms of each group."""
+    first = declared[0] if declared else None
+    if isinstance(first, Views):
+        return [(first.n, tuple(first.transforms))]
+    if isinstance(first, MultiCrop):
+        return [(view.n, tuple(view.transforms)) for view in first.views]
+    return [(1, declared)]
+
+
+def _group(
+    n: int, inner: tuple[Transform, ...], *, dtype: str | None, approximate_jpeg: bool, **shared: Any
+) -> ViewGroup:
     from headrace import _core  # noqa: PLC0415  # transforms can be described without loading the extension
 
+    normalize = next((item for item in inner if isinstance(item, Normalize)), None)
     mean, std = (list(normalize.mean), list(normalize.std)) if normalize else (None, None)  # type: ignore[arg-type]
-    image = _core.Transform(
-        _operations(inner),
-        dtype=named,
-        layout=layout,
-        mean=mean,
-        std=std,
-        color=color,
-        mask=False,
-        approximate_jpeg=approximate_jpeg,
-        max_pixels=max_pixels,
-    )
-    mask = _core.Transform(
-        _operations(map(_without_interpolation, inner)),
-        dtype=None,
-        layout=layout,
-        mean=None,
-        std=None,
-        color="keep",
-        mask=True,
-        max_pixels=max_pixels,
-    )
-    n_views = views.n if views else 1
-    return Compiled(
-        declared, per_sample, per_batch, named, layout, color, approximate_jpeg, n_views, max_pixels, image, mask
-    )
+    own = {"dtype": dtype, "mean": mean, "std": std, "mask": False, "approximate_jpeg": approximate_jpeg}
+    image = _core.Transform(_operations(inner), **{**shared, **own})
+    plain = {"dtype": None, "mean": None, "std": None, "mask": True, "color": "keep"}
+    mask = _core.Transform(_operations(item.for_mask() for item in inner), **{**shared, **plain})
+    return ViewGroup(n, image, mask)
+
+
+def _check_mixed_dtype(mixes: tuple[BatchTransform, ...], made: str | None) -> None:
+    for item in mixes:
+        if item.options().mixup_alpha and (made is None or not made.startswith("float")):
+            raise ValueError(
+                f"{type(item).__name__} needs float images: put Normalize before it, or set dtype='float32'"
+            )
 
 
 def _operations(transforms: Iterable[Transform]) -> list[Operation]:
     return [operation for item in transforms for operation in item.operations()]
-
-
-def _without_interpolation(item: Transform) -> Transform:
-    """Return the same operation with the same draws for a mask, whose values are class ids and must not be mixed."""
-    return replace(item, interpolation="nearest") if isinstance(item, (Resize, RandomResizedCrop)) else item
 
 
 def _rebuild(transforms: tuple[Item, ...], options: dict[str, Any]) -> Compiled:
@@ -163,6 +218,9 @@ def _rebuild(transforms: tuple[Item, ...], options: dict[str, Any]) -> Compiled:
 def _listed(transform: Sequence[Item] | Item | None) -> tuple[Item, ...]:
     if transform is None:
         return ()
+    held = getattr(transform, "transforms", None)
+    if isinstance(held, tuple) and not isinstance(transform, Transform):  # Compose
+        return held
     if isinstance(transform, (Transform, PerSample, PerBatch)) or callable(transform):
         return (transform,)
     return tuple(transform)
@@ -195,7 +253,7 @@ def _split(items: tuple[Item, ...]) -> tuple[tuple[Transform, ...], tuple[Any, .
     return tuple(declared), tuple(per_sample), tuple(per_batch)
 
 
-def _dtype(dtype: Any, normalize: Normalize | None) -> str | None:
+def _dtype(dtype: Any, *, normalized: bool) -> str | None:
     if dtype is None:
         return None
     try:
@@ -204,6 +262,6 @@ def _dtype(dtype: Any, normalize: Normalize | None) -> str | None:
         name = str(dtype)
     if name not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))} or None; got {dtype!r}")
-    if normalize and not name.startswith("float"):
+    if normalized and not name.startswith("float"):
         raise ValueError(f"dtype must be 'float32' or 'float16' with Normalize; got {name!r}")
     return name

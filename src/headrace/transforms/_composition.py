@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from headrace.transforms import _base as arguments
 from headrace.transforms._base import Operation, Transform
-from headrace.transforms._color import Normalize
 
 MAX_VIEWS = 65536
 
@@ -27,22 +26,13 @@ class Views(Transform):
     transforms: Iterable[Transform]
 
     op: ClassVar[str] = "views"
+    nests: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         n = arguments.integer("Views: n", self.n, 1, MAX_VIEWS)
         if n == 1:
             raise ValueError("Views: n must be at least 2; got 1; for one view pass its transforms directly")
-        if isinstance(self.transforms, Transform) or callable(self.transforms):
-            raise TypeError("Views: transforms must be a list, as in Views(2, [RandomResizedCrop(224)])")
-        transforms = tuple(self.transforms)
-        for item in transforms:
-            if isinstance(item, Views):
-                raise ValueError("Views: Views cannot be nested; multiply their n instead")
-            if not isinstance(item, Transform):
-                raise TypeError(
-                    f"Views: transforms must be declarative; got {item!r}; put Python callables after the views: "
-                    f"[Views({n}, [...]), PerSample(fn)]"
-                )
+        transforms = view_transforms("Views", self.transforms)
         check_order(transforms)
         self._set(n=n, transforms=transforms)
 
@@ -95,14 +85,55 @@ def check_callable(owner: str, fn: Any) -> None:
 
 
 def check_order(transforms: tuple[Transform, ...]) -> None:
-    """Raise ValueError unless `Normalize` is last and `Views` is the only transform in its list."""
+    """Raise ValueError unless transforms are in the order of their stages and `Views` has its list for itself."""
     for position, item in enumerate(transforms):
-        if isinstance(item, Views) and len(transforms) > 1:
+        name = type(item).__name__
+        if item.op in MANY_VIEWS and len(transforms) > 1:
             other = transforms[1 - position if position < 2 else 0]
-            raise ValueError(f"Views must be the only declarative transform: move {type(other).__name__} into it")
-        if isinstance(item, Normalize) and position != len(transforms) - 1:
-            after = type(transforms[position + 1]).__name__
-            raise ValueError(f"Normalize must be the last declarative transform; found {after} after it")
+            if other.stage == BATCH_STAGE:
+                raise ValueError(f"{type(other).__name__} mixes samples of one view; it cannot be used with {name}")
+            raise ValueError(f"{name} must be the only declarative transform: move {type(other).__name__} into it")
+        if position + 1 < len(transforms):
+            after = transforms[position + 1]
+            if after.stage < item.stage or after.stage == item.stage == 1:  # one Normalize
+                raise ValueError(f"{name} must be the last {_LAST[item.stage]}; found {type(after).__name__} after it")
+
+
+BATCH_STAGE = 3
+MANY_VIEWS = ("views", "multi_crop")
+"""The transforms that make several views of a sample, by their names in JSON."""
+_LAST = {
+    1: "declarative transform",
+    2: "declarative transform but those of batches",
+    BATCH_STAGE: "declarative transform, because it works on batches",
+}
+
+
+def view_transforms(owner: str, given: Any, *, nested: bool = False) -> tuple[Transform, ...]:
+    """Return the transforms of one view; `nested` allows those that make several views, and those of batches."""
+    if isinstance(given, Transform) or callable(given):
+        raise TypeError(f"{owner}: transforms must be a list, as in {_EXAMPLES[owner]}")
+    transforms = tuple(given)
+    for item in transforms:
+        if not isinstance(item, Transform):
+            raise TypeError(
+                f"{owner}: transforms must be declarative; got {item!r}; put Python callables after the views: "
+                f"[{owner}(...), PerSample(fn)]"
+            )
+        if nested:
+            continue
+        if item.op in MANY_VIEWS:
+            raise ValueError(f"{owner}: {type(item).__name__} cannot be nested; multiply their n instead")
+        if item.stage == BATCH_STAGE:
+            raise ValueError(f"{owner}: {type(item).__name__} mixes batches, not views")
+    return transforms
+
+
+_EXAMPLES = {
+    "Views": "Views(2, [RandomResizedCrop(224)])",
+    "View": "View(2, [RandomResizedCrop(224)])",
+    "Compose": "Compose([RandomResizedCrop(224)])",
+}
 
 
 def callable_name(fn: Callable[[Any], Any]) -> str:

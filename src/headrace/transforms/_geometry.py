@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from headrace.transforms import _base as arguments
@@ -41,6 +41,9 @@ class Resize(Transform):
         height, width = arguments.size("size", self.size)
         exact = not isinstance(self.size, int)
         return (("resize", (exact, height, width, INTERPOLATIONS.index(self.interpolation), self.antialias)),)
+
+    def for_mask(self) -> Transform:
+        return replace(self, interpolation="nearest")
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,9 @@ class RandomResizedCrop(Transform):
         resampling = (INTERPOLATIONS.index(self.interpolation), self.antialias)
         size = arguments.size("size", self.size)
         return (("random_resized_crop", (*size, *self.scale, *self.ratio, *resampling)),)
+
+    def for_mask(self) -> Transform:
+        return replace(self, interpolation="nearest")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
 from headrace.transforms._compile import COLORS, DTYPES, LAYOUTS
 from headrace.transforms._composition import PerBatch, PerSample, Views, check_order
+from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
+from headrace.transforms._erasing import RandomErasing
+from headrace.transforms._fit import Letterbox, RandomShortestSize, RandomZoomOut, ScaleJitter
 from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
@@ -26,6 +29,22 @@ from headrace.transforms._geometry import (
     Resize,
     VerticalFlip,
 )
+from headrace.transforms._multicrop import MultiCrop, views_from_json
+from headrace.transforms._photometric import (
+    JPEG,
+    AdjustSharpness,
+    AutoContrast,
+    Equalize,
+    GaussianBlur,
+    GaussianNoise,
+    Invert,
+    Posterize,
+    RandomChannelPermutation,
+    Solarize,
+)
+from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
+from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
 
 RECIPE_VERSION = 1
 
@@ -34,6 +53,13 @@ _KINDS: dict[str, type[Transform]] = {
     for kind in (
         *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
         *(ColorJitter, Grayscale, Normalize, Views),
+        *(RandomErasing, MixUp, CutMix, MixUpCutMix, MultiCrop),
+        *(RandomApply, RandomChoice, OneOf, RandomOrder),
+        *(AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness),
+        *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment, AugMix),
+        *(GaussianBlur, GaussianNoise, RandomChannelPermutation, JPEG),
+        *(RandomRotation, RandomAffine, RandomPerspective),
+        *(ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut),
     )
 }
 
@@ -150,7 +176,9 @@ def from_json(document: Mapping[str, Any]) -> Transform:
     kind = _KINDS[op]
     members = {name: value for name, value in document.items() if name != "op"}
     _check_members(f"transform {op!r}", kind, members)
-    if kind is Views:
+    if kind is MultiCrop:
+        members["views"] = views_from_json(members["views"], _list_from_json)
+    if "transforms" in members:
         members["transforms"] = _list_from_json(members["transforms"])
     try:
         return kind(**members)

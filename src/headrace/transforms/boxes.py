@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import TransformError
+from headrace.transforms.points import move_polygons
 
 
 class BoxesLike(Protocol):
@@ -33,6 +34,9 @@ def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) ->
     """
     corners = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
     for each in passes:
+        if each.get("warp") is not None:
+            corners = _enclosing(corners, each)
+            continue
         corners = np.stack([_along(corners[..., 0], each["columns"]), _along(corners[..., 1], each["rows"])], axis=-1)
     width, height = (corners[:, 1] - corners[:, 0]).T
     kept = (width > 0) & (height > 0) & (width * height >= min_area)
@@ -47,6 +51,16 @@ def keep_elements(values: Sequence[Any] | npt.NDArray[Any], kept: npt.NDArray[np
             f"a list that belongs to boxes must have one element per box; got {len(values)} for {len(kept)} boxes"
         )
     return values[kept] if isinstance(values, np.ndarray) else list(compress(values, kept))
+
+
+def _enclosing(corners: npt.NDArray[np.float64], each: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """Return the corners `[N, 2, 2]` of the smallest boxes around what a pass that warps shows of boxes."""
+    (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
+    outlines = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=-1).reshape(-1, 4, 2)
+    moved, kept = move_polygons(outlines, [each])
+    canvas = each["columns"]["canvas"], each["rows"]["canvas"]
+    enclosing = np.clip(np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1), 0, canvas)
+    return np.where(kept[:, None, None], enclosing, 0.0)
 
 
 def _along(ends: npt.NDArray[np.float64], axis: Mapping[str, Any]) -> npt.NDArray[np.float64]:

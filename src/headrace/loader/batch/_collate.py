@@ -40,6 +40,14 @@ class RaggedRule:
             raise self.mismatch(field, stack, row_name)
         return {field: stack}
 
+    def view_group(self, field: str, stack: Stack, row_name: RowNamer) -> Stack:
+        """Return one group of views of a field. Views are not padded: samples must have one shape, or stay a list."""
+        if isinstance(stack, list) and len({shape_and_dtype(array) for array in stack}) == 1:
+            return np.asarray(stacked(stack))
+        if isinstance(stack, list) and stack and (self.pads or self.refuses):
+            raise self.mismatch(field, stack, row_name)
+        return stack
+
     def mismatch(self, field: str, values: Sequence[Any], row_name: RowNamer) -> LoaderError:
         """Return an error that names two samples which differ in shape or dtype."""
         kinds = [shape_and_dtype(value) for value in values]
@@ -50,7 +58,7 @@ class RaggedRule:
             f"color='RGB' and dtype, or set ragged='list'"
         )
 
-    def _pad(self, field: str, stack: Stack, row_name: RowNamer) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    def _pad(self, field: str, stack: Stack, row_name: RowNamer) -> tuple[Stack, npt.NDArray[np.int64]]:
         dimensions = stack[0].ndim  # views may come before height and width
         rows_first = field in self._masks or dimensions == 2 or self._layout == "CHW"
         y, x = (dimensions - 2, dimensions - 1) if rows_first else (dimensions - 3, dimensions - 2)

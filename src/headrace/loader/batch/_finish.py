@@ -18,6 +18,7 @@ from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
 from headrace.transforms import Compiled
 from headrace.transforms.boxes import keep_elements
+from headrace.transforms.mixing import Mixer
 
 REPEAT = "_repeat"
 
@@ -42,15 +43,21 @@ class Finisher:
             if kind == "boxes" and (name in options.fields or name in map(self._owners.get, options.fields))
         ]
         self._moves_boxes = bool(self._boxes and self._image is not None and compiled.transforms)
-        self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")}
+        soft = {item.options().labels for item in compiled.mixes}
+        self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")} - soft
         self._errors = SampleErrors(dataset, self._pixel_names, seed=seed, on_error=options.on_error, meters=meters)
         masks = [name for name in self._pixel_names if types[name] == "mask"]
         self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks)
         self._collator = Collator(output, self._ragged)
         self.callables = SampleCallables(compiled.per_sample, options.threads)
         self._by_sample = bool(compiled.per_sample) or options.collate_fn is not None
-        self.runs_python = self._by_sample or bool(compiled.per_batch)
-        """Whether user functions run for each batch, which is worth a thread of its own."""
+        self._mixer: Mixer | None = None
+        if compiled.mixes:
+            loaded = {name: types[name] for name in options.fields}
+            self._mixer = Mixer(compiled.mixes, loaded, dataset.classes, layout=options.layout)
+        self._threads = options.threads
+        self.takes_long = self._by_sample or bool(compiled.per_batch) or self._mixer is not None
+        """Whether user functions or mixing run for each batch, which is worth a thread of its own."""
 
     def finish(self, draft: Draft, source: PixelSource, stop: StopSign) -> Any:
         """Return the batch, collated by `collate_fn` if there is one, before the functions of a batch."""
@@ -61,12 +68,20 @@ class Finisher:
         values = {name: self._gather.values(name, draft.rows) for name in self._fields if name not in pixels}
         if self._moves_boxes:
             values |= self._moved(values, draft.rows, draft.epoch)
+        if self._mixer is not None and len(draft.rows):
+            self._mix(self._mixer, draft, pixels, values)
         if self._by_sample:
             batch = self._finish_by_sample(draft, pixels, values, stop)
         else:
             batch = self._finish_by_field(draft, pixels, values)
         self.meters.batch_seconds += time.perf_counter() - started
         return batch
+
+    def _mix(self, mixer: Mixer, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any]) -> None:
+        """Carry out `MixUp` and its like, without the GIL."""
+        key = {"seed": self._seed, "epoch": draft.epoch, "sample": int(draft.rows[0])}
+        mixed = mixer.mix(pixels[mixer.image], values[mixer.labels], **key, threads=self._threads)
+        pixels[mixer.image], values[mixer.labels] = mixed
 
     def per_batch(self, batch: Any) -> Any:
         """Call the functions of a batch."""
@@ -110,6 +125,10 @@ class Finisher:
         for field in self._fields:
             if field not in pixels:
                 batch[field] = values[field]
+            elif isinstance(pixels[field], tuple):
+                batch[field] = [
+                    self._ragged.view_group(field, group, self._row_namer(draft)) for group in pixels[field]
+                ]
             elif self._ragged.pads or isinstance(pixels[field], list):
                 batch.update(self._ragged.entries(field, pixels[field], self._row_namer(draft)))
             else:
@@ -124,7 +143,8 @@ class Finisher:
         samples: list[Any] = []
         for at in range(len(draft.rows)):
             sample = {
-                field: column[at].item() if field in self._numbers else column[at] for field, column in columns.items()
+                field: column[at].item() if field in self._numbers else _sample_of(column, at)
+                for field, column in columns.items()
             }
             if draft.repeat is not None:
                 sample[REPEAT] = bool(draft.repeat[at])
@@ -134,11 +154,22 @@ class Finisher:
             started = time.perf_counter()
             samples = self.callables.run(samples, row_name, stop)
             self.meters.callable_seconds += time.perf_counter() - started
-        return self._collator.join(samples, row_name) if self._collate_fn is None else self._collate_fn(samples)
+        if self._collate_fn is not None:
+            return self._collate_fn(samples)
+        batch = self._collator.join(samples, row_name)
+        for field, stack in pixels.items():
+            if isinstance(stack, tuple) and isinstance(batch, dict) and isinstance(batch.get(field), tuple):
+                batch[field] = [*batch[field]]  # groups of views, as in a batch without functions
+        return batch
 
     def _row_namer(self, draft: Draft) -> RowNamer:
         rows = draft.rows
         return lambda at: self._dataset.row_name(int(rows[at]))
+
+
+def _sample_of(column: Any, at: int) -> Any:
+    """Return the value of one sample; of groups of views, that of each group."""
+    return tuple(group[at] for group in column) if isinstance(column, tuple) else column[at]
 
 
 def _single(views: list[Any]) -> Any:

@@ -21,8 +21,9 @@ from headrace.transforms import Compiled
 Rows: TypeAlias = npt.NDArray[np.int64]
 Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
 """The samples of a batch: (rows of the dataset, which of them are repeats or None)."""
-Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]]
-"""A field of a batch: one array if all samples have one shape, else one array per sample."""
+Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]] | tuple[Any, ...]
+"""A field of a batch: one array if all samples have one shape, else one array per sample. With `MultiCrop`, a tuple of
+these, one for each group of views."""
 
 
 class PixelBatch(Protocol):
@@ -110,10 +111,7 @@ class EngineSource:
         self._names = tuple(names)
         self._gather = dataset.gather
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
-        self._transforms = {
-            name: compiled.mask if dataset.fields[name] == "mask" else compiled.image for name in self._names
-        }
-        self._views = compiled.views
+        self._groups = {name: compiled.core_groups(dataset.fields[name]) for name in self._names}
         shards = [
             (str(dataset.path / shard_name(number)), shard.n_bytes)
             for number, shard in enumerate(dataset.manifest.shards)
@@ -143,7 +141,7 @@ class EngineSource:
         """Submit a batch, with one call for all its samples. Returns at once."""
         columns = self._gather.pixel_columns
         fields = [
-            (self._transforms[name], self._views, [columns(name, number, rows) for number in self._renditions[name]])
+            (self._groups[name], [columns(name, number, rows) for number in self._renditions[name]])
             for name in names or self._names
         ]
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
@@ -184,8 +182,13 @@ def stacked(arrays: Sequence[Any]) -> Any:
 
 def take_pixels(batch: PixelBatch) -> list[Stack]:
     """Return the pixels of a finished batch. If samples differ in shape, the views of each are stacked."""
-    stacks = batch.take()
-    return [[_stacked_views(sample) for sample in stack] if isinstance(stack, list) else stack for stack in stacks]
+    return [_with_stacked_views(stack) for stack in batch.take()]
+
+
+def _with_stacked_views(stack: Stack) -> Stack:
+    if isinstance(stack, tuple):
+        return tuple(map(_with_stacked_views, stack))
+    return [_stacked_views(sample) for sample in stack] if isinstance(stack, list) else stack
 
 
 def _stacked_views(sample: Any) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +90,7 @@ class SampleErrors:
         draft.rows = draft.rows[keep]
         if draft.repeat is not None:
             draft.repeat = draft.repeat[keep]
-        return [[stack[at] for at in keep] if isinstance(stack, list) else stack[keep] for stack in stacks]
+        return [_kept(stack, keep) for stack in stacks]
 
     def _replace(
         self, draft: Draft, stacks: list[Stack], failed: dict[int, HeadraceError], source: PixelSource, stop: StopSign
@@ -108,7 +107,7 @@ class SampleErrors:
             for number, position in enumerate(positions):
                 if number not in again:
                     draft.rows[position] = rows[number]
-                    stacks = [_put(stack, position, new[number]) for stack, new in zip(stacks, fresh, strict=True)]
+                    stacks = [_put(stack, position, new, number) for stack, new in zip(stacks, fresh, strict=True)]
             failed = {positions[number]: error for number, error in again.items()}
             if not failed:
                 return stacks
@@ -122,8 +121,18 @@ class SampleErrors:
         return int(self._gather.rows(np.array([position], np.int64))[0])
 
 
-def _put(stack: Stack, position: int, pixels: npt.NDArray[Any]) -> Stack:
-    """Set the pixels of a sample; a stack of another shape or dtype becomes a list."""
+def _kept(stack: Stack, keep: list[int]) -> Stack:
+    """Return these samples of a field."""
+    if isinstance(stack, tuple):
+        return tuple(_kept(group, keep) for group in stack)
+    return [stack[at] for at in keep] if isinstance(stack, list) else stack[keep]
+
+
+def _put(stack: Stack, position: int, source: Stack, number: int) -> Stack:
+    """Set a sample to one of `source`; a stack of another shape or dtype becomes a list."""
+    if isinstance(stack, tuple):
+        return tuple(_put(group, position, own, number) for group, own in zip(stack, source, strict=True))
+    pixels = source[number]
     if not isinstance(stack, list):
         if stack.shape[1:] == pixels.shape and stack.dtype == pixels.dtype:
             stack[position] = pixels

@@ -106,18 +106,19 @@ LIMITS = Limits(2 << 30, 16 << 20)
 
 
 def name_arrays(stacks: Mapping[str, Stack], rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """Name each array of a batch. Images of different shapes are one tensor each: `image.0`, `image.1` and so on."""
+    """Name each array of a batch: `image.0` and so on if shapes differ, `image/0` for groups of views."""
     arrays: dict[str, npt.NDArray[Any]] = {ROWS_TENSOR: rows}
     for field, stack in stacks.items():
-        if isinstance(stack, list):
-            arrays.update({f"{field}.{at}": array for at, array in enumerate(stack)})
+        if isinstance(stack, list | tuple):
+            mark = "." if isinstance(stack, list) else "/"
+            arrays |= name_arrays({f"{field}{mark}{at}": each for at, each in enumerate(stack)}, rows)
         else:
             arrays[field] = stack
     return arrays
 
 
 class SampleShape(NamedTuple):
-    """Shape and dtype of the pixels of one sample, all views included."""
+    """Shape and dtype of the pixels of one sample, all views of a group included."""
 
     sides: tuple[int, ...]
     dtype: str
@@ -127,8 +128,8 @@ class SampleShape(NamedTuple):
 class BatchShape:
     """The shapes of the pixel fields of one batch."""
 
-    def __init__(self, rows: Rows, fields: Mapping[str, list[SampleShape]]) -> None:
-        self._rows, self._fields = rows, fields
+    def __init__(self, rows: Rows, fields: Mapping[str, list[SampleShape]], groups: int = 1) -> None:
+        self._rows, self._fields, self._groups = rows, fields, groups
         self.n_bytes = sum(shape.n_bytes for shapes in fields.values() for shape in shapes)
         """Of its pixels."""
         self.limits = Limits.of(rows.nbytes + self.n_bytes, 1 + sum(map(len, fields.values())))
@@ -139,7 +140,8 @@ class BatchShape:
         rows = arrays.get(ROWS_TENSOR)
         if rows is None or rows.dtype != self._rows.dtype or not np.array_equal(rows, self._rows):
             raise ValueError("its rows are not those of this batch")
-        return [self._field(name, shapes, arrays) for name, shapes in self._fields.items()]
+        found, n = [self._field(name, shapes, arrays) for name, shapes in self._fields.items()], self._groups
+        return found if n == 1 else [tuple(found[at : at + n]) for at in range(0, len(found), n)]
 
     def _field(self, name: str, shapes: list[SampleShape], arrays: Arrays) -> Stack:
         first = shapes[0]
@@ -164,9 +166,8 @@ class BatchShapes:
     """
 
     def __init__(self, dataset: Dataset, names: Sequence[str], compiled: Compiled) -> None:
-        self._gather, self._views = dataset.gather, compiled.views
-        types = dataset.fields
-        self._transforms = {name: compiled.mask if types[name] == "mask" else compiled.image for name in names}
+        self._gather, self._n_groups = dataset.gather, len(compiled.groups)
+        self._groups = compiled.named_groups({name: dataset.fields[name] for name in names})
         self._max_pixels = compiled.max_pixels
         self._cached: dict[tuple[str, int, int, int, int, int], SampleShape] = {}
 
@@ -176,12 +177,12 @@ class BatchShapes:
         It is also None for an image of more than `max_pixels`, which may fail or not, depending on its crop.
         """
         try:
-            return BatchShape(rows, {name: self._field(name, rows) for name in self._transforms})
+            return BatchShape(rows, {name: self._field(name, rows) for name in self._groups}, self._n_groups)
         except HeadraceError:
             return None
 
     def _field(self, name: str, rows: Rows) -> list[SampleShape]:
-        columns = self._gather.pixel_columns(name, 0, rows)
+        columns = self._gather.pixel_columns(self._groups[name][0], 0, rows)
         stored = (columns[part].tolist() for part in ("height", "width", "channels", "dtype", "format"))
         return [self._shape(name, *each) for each in zip(*stored, strict=True)]
 
@@ -192,10 +193,10 @@ class BatchShapes:
             if height * width > self._max_pixels or dtype not in DTYPE_NAMES:
                 raise ImageTooLarge(f"{height} x {width} pixels of dtype code {dtype}")
             has_color = channels in (2, 4) and (dtype in COLOR_DTYPE_CODES or form in DEFINES_COLOR)
-            sides, made = self._transforms[name].shape(
+            sides, made = self._groups[name][1].shape(
                 height, width, channels, DTYPE_NAMES[dtype], seed=0, epoch=0, sample=0, has_color=has_color
             )
-            sides = sides if self._views == 1 else (self._views, *sides)
+            sides = sides if self._groups[name][2] == self._n_groups == 1 else (self._groups[name][2], *sides)
             found = SampleShape(sides, made, math.prod(sides) * np.dtype(made).itemsize)
             if len(self._cached) >= _MAX_CACHED_SHAPES:
                 self._cached.clear()

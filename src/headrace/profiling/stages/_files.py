@@ -204,9 +204,11 @@ def _read(source: str | Callable[[], bytes], laps: _Laps) -> bytes:
 def _transformed(image: Any, compiled: Compiled, number: int, epoch: int, fields: Mapping[str, Any]) -> Any:
     """Apply the declarative transforms, then the user's functions."""
     pixels: list[Any] = [
-        compiled.image.apply(image, seed=0, epoch=epoch, sample=number, view=view) for view in range(compiled.views)
+        compiled.group_of(view).image.apply(image, seed=0, epoch=epoch, sample=number, view=view)
+        for view in range(compiled.views)
     ]
-    sample: Any = {"image": pixels[0] if len(pixels) == 1 else np.stack(pixels), **fields}
+    stacked = pixels if len(compiled.groups) > 1 else np.stack(pixels)
+    sample: Any = {"image": pixels[0] if len(pixels) == 1 else stacked, **fields}
     for function in compiled.per_sample:
         sample = function(sample)
     return sample

@@ -43,7 +43,7 @@ class Instrument:
 
     @property
     def images_per_sample(self) -> int:
-        return max(1, len(self.image_fields) * self.compiled.views)
+        return max(1, len(self.image_fields))
 
     def bytes_per_sample(self) -> float | None:
         """Mean bytes that the loader has read per sample so far."""

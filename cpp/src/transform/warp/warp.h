@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a pass that warps. Nearest gives the pixels of Pillow's Image.transform; bilinear and bicubic are within one
+// level of it, edges included: the pixels around the border repeat outwards, and what lies outside is fill.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "headrace/codec.h"
+#include "headrace/transform.h"
+#include "transform/color.h"
+#include "transform/workspace.h"
+
+namespace headrace {
+
+// The part of the pass's cut input that its canvas needs; empty if it shows nothing but fill.
+Region warped_region(const Pass& pass) noexcept;
+
+// Write the canvas, of pass.rows.canvas x pass.columns.canvas pixels and not flipped. `source` is warped_region(), and
+// is not read if that is empty.
+void warp_picture(const Pass& pass, Filter filter, const Region& region, const Picture& source,
+                  const Picture& canvas) noexcept;
+
+}  // namespace headrace

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Move points and polygons together with their image: the passes of a compiled transform, applied to positions.
+
+Positions are in pixels, (x, y), where pixel i covers [i, i + 1). A pass keeps a part of its input, and maps it to its
+canvas by a matrix; what it shows is bounded by half-planes. A half-plane is three numbers whose product with (x, y, 1)
+is at least 0 inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_HORIZON = 1e-9  # of a perspective; what is behind it is not seen
+_TOUCHES = 1e-6  # pixels by which rounding may move a point over an edge
+
+
+def move_points(points: npt.ArrayLike, passes: Sequence[Mapping[str, Any]]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return where points `[N, 2]` come out, and which of them are visible in the result.
+
+    Points outside of the result are moved, too; those behind the horizon of a perspective become NaN.
+    """
+    moved = np.asarray(points, np.float64).reshape(-1, 2)
+    visible = np.asarray(np.isfinite(moved).all(axis=1))
+    for each in passes:
+        homogeneous = _homogeneous(moved) @ _forward(each).T
+        seen = homogeneous[:, 2] > _HORIZON
+        visible = visible & seen & (homogeneous @ _bounds(each).T >= -_TOUCHES).all(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = np.where(seen[:, None], homogeneous[:, :2] / homogeneous[:, 2:], np.nan)
+    return moved, visible
+
+
+def move_polygons(polygons: Floats, passes: Sequence[Mapping[str, Any]]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return polygons `[N, V, 2]` as they come out, cut to what is visible, and which of them are not empty.
+
+    All have the same number of vertices; those that a polygon does not need repeat its last one. Convex polygons stay
+    convex. A part that is cut in two stays connected along the edge that cut it, as with Sutherland and Hodgman.
+    """
+    moved = np.asarray(polygons, np.float64)
+    kept = np.ones(len(moved), np.bool_)
+    for each in passes:
+        homogeneous, some = _cut(_homogeneous(moved) @ _forward(each).T, _bounds(each))
+        kept &= some
+        moved = homogeneous[..., :2] / np.where(homogeneous[..., 2:] > 0, homogeneous[..., 2:], 1)
+    return moved, kept
+
+
+def _homogeneous(points: Floats) -> Floats:
+    return np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
+
+
+def _forward(each: Mapping[str, Any]) -> Floats:
+    """Return the matrix from the input of a pass to its canvas, flips included."""
+    rows, columns, warp = each["rows"], each["columns"], each["warp"]
+    if warp is None:
+        matrix = np.diag([columns["resized"] / columns["size"], rows["resized"] / rows["size"], 1.0])
+        matrix[:2, 2] = columns["offset"], rows["offset"]
+    else:
+        matrix = np.linalg.pinv(np.array(warp["map"], np.float64).reshape(3, 3))
+    matrix = matrix @ np.array([[1, 0, -columns["start"]], [0, 1, -rows["start"]], [0, 0, 1]], np.float64)
+    forward: Floats = _flip(each) @ matrix
+    return forward
+
+
+def _flip(each: Mapping[str, Any]) -> Floats:
+    """Return the matrix from the canvas of a pass to its flipped canvas, which is its own inverse."""
+    flip = np.eye(3)
+    for k, axis in enumerate((each["columns"], each["rows"])):
+        if axis["flipped"]:
+            flip[k] = -flip[k]
+            flip[k, 2] = axis["canvas"]
+    return flip
+
+
+def _bounds(each: Mapping[str, Any]) -> Floats:
+    """Return the half-planes `[P, 3]` that bound what the flipped canvas of a pass shows."""
+    rows, columns, warp = each["rows"], each["columns"], each["warp"]
+    edges = _box(0, columns["canvas"], 0, rows["canvas"])
+    if warp is None:
+        left, top = columns["offset"], rows["offset"]
+        content = _box(left, left + columns["resized"], top, top + rows["resized"])
+        return np.concatenate([edges, content]) @ _flip(each)
+    # A half-plane of the input, times the map, is one of the canvas.
+    window = _box(0, columns["size"], 0, rows["size"]) @ np.array(warp["map"], np.float64).reshape(3, 3)
+    gates = np.array(warp["gates"], np.float64).reshape(-1, 3)
+    return np.concatenate([edges, window, gates]) @ _flip(each)
+
+
+def _box(left: float, right: float, top: float, bottom: float) -> Floats:
+    return np.array([[1, 0, -left], [-1, 0, right], [0, 1, -top], [0, -1, bottom]], np.float64)
+
+
+def _cut(polygons: Floats, planes: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Cut homogeneous polygons `[N, V, 3]` at half-planes, by Sutherland and Hodgman's method for all at once."""
+    kept = np.ones(len(polygons), np.bool_)
+    for plane in (np.array([0, 0, 1.0]), *planes):
+        side = polygons @ plane - (_HORIZON if plane[2] == 1 and not plane[:2].any() else 0)
+        inside = side >= 0
+        if inside.all():
+            continue
+        following, other = np.roll(polygons, -1, axis=1), np.roll(side, -1, axis=1)
+        crosses = inside != (other >= 0)
+        share = np.where(crosses, side / np.where(crosses, side - other, 1), 0)
+        cut = polygons + share[..., None] * (following - polygons)
+        # After each vertex that stays comes the point where its edge crosses the line, if it does.
+        vertices = np.stack([polygons, cut], axis=2).reshape(len(polygons), -1, 3)
+        stays = np.stack([inside, crosses], axis=2).reshape(len(polygons), -1)
+        count = stays.sum(axis=1)
+        kept &= count > 0
+        order = np.argsort(~stays, axis=1, kind="stable")[:, : max(1, int(count.max(initial=1)))]
+        order = np.take_along_axis(
+            order, np.minimum(np.arange(order.shape[1]), np.maximum(count - 1, 0)[:, None]), axis=1
+        )
+        polygons = np.take_along_axis(vertices, order[..., None], axis=1)
+    return polygons, kept
