@@ -51,6 +51,43 @@ def move_polygons(polygons: Floats, passes: Sequence[Mapping[str, Any]]) -> tupl
     return moved, kept
 
 
+def move_keypoints(boxes: Sequence[Any], passes: Sequence[Mapping[str, Any]]) -> list[npt.NDArray[np.float32]]:
+    """Return the keypoints of each box, x, y and visibility `[3 K]`, as they come out.
+
+    The visibility of those outside of the result becomes 0. Keypoints with visibility 0 are not moved.
+    """
+    counts = [len(numbers) for numbers in boxes]
+    points = np.concatenate([np.zeros(0), *boxes]).reshape(-1, 3)
+    places, visible = move_points(points[:, :2], passes)
+    seen = points[:, 2] > 0
+    moved = np.where(seen[:, None], np.nan_to_num(places), points[:, :2])
+    flat = np.column_stack([moved, np.where(visible & seen, points[:, 2], 0)]).astype(np.float32).reshape(-1)
+    return np.split(flat, np.cumsum(counts)[:-1]) if counts else []
+
+
+def move_polygon_lists(
+    boxes: Sequence[Sequence[Any]], passes: Sequence[Mapping[str, Any]]
+) -> list[list[npt.NDArray[np.float32]]]:
+    """Return the polygons of each box, x and y of each corner `[2 V]`, as they come out, without those out of sight."""
+    flat = [np.asarray(polygon, np.float64).reshape(-1, 2) for polygons in boxes for polygon in polygons]
+    if not flat:
+        return [[] for _ in boxes]
+    longest = max(map(len, flat))
+    padded = np.stack([np.pad(each, ((0, longest - len(each)), (0, 0)), mode="edge") for each in flat])
+    moved, kept = move_polygons(padded, passes)
+    results = iter(zip(moved, kept, strict=True))
+    return [[polygon for _ in polygons for polygon in _visible(*next(results))] for polygons in boxes]
+
+
+def _visible(corners: Floats, kept: np.bool_) -> list[npt.NDArray[np.float32]]:
+    """Return a polygon as flat numbers without repeated corners, or nothing if there is no polygon left."""
+    if not kept:
+        return []
+    single = corners.astype(np.float32)
+    single = single[(single != np.roll(single, 1, axis=0)).any(axis=1)]
+    return [single.reshape(-1)] if len(single) >= 3 else []
+
+
 def _homogeneous(points: Floats) -> Floats:
     return np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
 
