@@ -11,7 +11,7 @@ from tests.sources.pictures import png, write
 
 import headrace
 from headrace.errors import BuildError
-from headrace.transforms import CenterCrop, HorizontalFlip, RandomCrop, Views
+from headrace.transforms import CenterCrop, HorizontalFlip, RandomAffine, RandomCrop, Views
 
 COUNT = 12
 
@@ -93,6 +93,24 @@ def test_batches_are_the_samples_of_the_dataset(dataset):
     loader = headrace.Loader(dataset, batch_size=4, transform=transform, output="numpy", seed=5, num_workers=0)
     ids = [numbers.tolist() for batch in loader for numbers in batch["annotation_id"]]
     assert ids == [sample["annotation_id"].tolist() for sample in ds]
+
+
+def test_turned_batches_are_the_samples_of_the_dataset(dataset):
+    transform = [RandomAffine(180, (0.3, 0.3), (0.7, 1.4), 10, "bilinear"), RandomCrop(20), HorizontalFlip()]
+    ds = headrace.open(dataset, transform=transform, seed=5)
+    loader = headrace.Loader(dataset, batch_size=4, transform=transform, output="numpy", seed=5, num_workers=2)
+    left = set()
+    for number, batch in enumerate(loader):
+        for at in range(4):
+            sample = ds[4 * number + at]
+            assert np.array_equal(batch["image"][at], sample["image"])
+            assert np.array_equal(batch["boxes"][at].xyxy, sample["boxes"].xyxy)
+            for name in FOLLOWERS[:-1]:
+                assert np.array_equal(batch[name][at], sample[name])
+            for found, expected in zip(batch["segmentation"][at], sample["segmentation"], strict=True):
+                assert all(map(np.array_equal, found, expected))
+            left.add(len(sample["segmentation"]))
+    assert len(left) > 1
 
 
 def test_boxes_need_not_be_among_the_fields(dataset):
