@@ -99,10 +99,18 @@ def _forward(each: Mapping[str, Any]) -> Floats:
         matrix = np.diag([columns["resized"] / columns["size"], rows["resized"] / rows["size"], 1.0])
         matrix[:2, 2] = columns["offset"], rows["offset"]
     else:
-        matrix = np.linalg.pinv(np.array(warp["map"], np.float64).reshape(3, 3))
+        matrix = _inverse(np.array(warp["map"], np.float64).reshape(3, 3))
     matrix = matrix @ np.array([[1, 0, -columns["start"]], [0, 1, -rows["start"]], [0, 0, 1]], np.float64)
     forward: Floats = _flip(each) @ matrix
     return forward
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a map; of a perspective that is degenerate, which shows a line, the nearest to one."""
+    try:
+        return np.asarray(np.linalg.inv(matrix), np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(matrix), np.float64)
 
 
 def _flip(each: Mapping[str, Any]) -> Floats:
@@ -136,11 +144,13 @@ def _box(left: float, right: float, top: float, bottom: float) -> Floats:
 def _cut(polygons: Floats, planes: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Cut homogeneous polygons `[N, V, 3]` at half-planes, by Sutherland and Hodgman's method for all at once."""
     kept = np.ones(len(polygons), np.bool_)
-    for plane in (np.array([0, 0, 1.0]), *planes):
-        side = polygons @ plane - (_HORIZON if plane[2] == 1 and not plane[:2].any() else 0)
+    bounds = np.concatenate([[[0, 0, 1.0]], planes])
+    limits = np.append(_HORIZON, np.zeros(len(planes)))
+    # Most polygons lie inside of most half-planes, and cutting them at others moves none of them outside.
+    needed = (polygons @ bounds.T < limits).any(axis=(0, 1))
+    for plane, limit in zip(bounds[needed], limits[needed], strict=True):
+        side = polygons @ plane - limit
         inside = side >= 0
-        if inside.all():
-            continue
         following, other = np.roll(polygons, -1, axis=1), np.roll(side, -1, axis=1)
         crosses = inside != (other >= 0)
         share = np.where(crosses, side / np.where(crosses, side - other, 1), 0)
