@@ -71,7 +71,7 @@ bool shrinks(const Pass& pass) {
 Guarded warped(const Image& image, const Pass& pass) {
   const Region region = warped_region(pass);
   const std::size_t row = region.width * image.pixel_bytes();
-  std::vector<std::uint8_t> part(row * region.height);
+  std::vector<std::uint8_t> part(row * region.height + kWarpOverread);
   for (std::uint32_t y = 0; y < region.height; ++y)
     std::memcpy(part.data() + y * row, image.at(pass.rows.start + region.top + y, pass.columns.start + region.left),
                 row);

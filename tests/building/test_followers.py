@@ -11,9 +11,13 @@ from tests.sources.pictures import png, write
 
 import headrace
 from headrace.errors import BuildError
-from headrace.transforms import CenterCrop, HorizontalFlip, RandomCrop, Views
+from headrace.transforms import CenterCrop, HorizontalFlip, RandomAffine, RandomCrop, Views
 
 COUNT = 12
+
+
+def rectangle(x, y, side):
+    return [x, y, x + side, y, x + side, y + side, x, y + side]
 
 
 def objects(image):
@@ -26,7 +30,7 @@ def objects(image):
             "bbox": [8 * (k % 4), 8 * (k // 4), 6, 6],
             "area": k + 0.5,
             "iscrowd": k % 2,
-            "segmentation": [[k, k, k + 1, k, k, k + 1]],
+            "segmentation": [rectangle(8 * (k % 4), 8 * (k // 4), 6)],
         }
         for k in range(16)
     ]
@@ -52,7 +56,9 @@ def check(boxes, sample):
     assert [int(number) % 1000 for number in sample["annotation_id"]] == labels
     assert [float(area) - 0.5 for area in sample["area"]] == labels
     assert [int(flag) for flag in sample["iscrowd"]] == [label % 2 for label in labels]
-    assert [json.loads(text)[0][0] for text in sample["segmentation"]] == labels
+    for corners, polygons in zip(np.asarray(boxes.xyxy), sample["segmentation"], strict=True):
+        (polygon,) = (np.asarray(each).reshape(-1, 2) for each in polygons)
+        assert np.array_equal([*polygon.min(axis=0), *polygon.max(axis=0)], corners)
     return len(labels)
 
 
@@ -87,6 +93,24 @@ def test_batches_are_the_samples_of_the_dataset(dataset):
     loader = headrace.Loader(dataset, batch_size=4, transform=transform, output="numpy", seed=5, num_workers=0)
     ids = [numbers.tolist() for batch in loader for numbers in batch["annotation_id"]]
     assert ids == [sample["annotation_id"].tolist() for sample in ds]
+
+
+def test_turned_batches_are_the_samples_of_the_dataset(dataset):
+    transform = [RandomAffine(180, (0.3, 0.3), (0.7, 1.4), 10, "bilinear"), RandomCrop(20), HorizontalFlip()]
+    ds = headrace.open(dataset, transform=transform, seed=5)
+    loader = headrace.Loader(dataset, batch_size=4, transform=transform, output="numpy", seed=5, num_workers=2)
+    left = set()
+    for number, batch in enumerate(loader):
+        for at in range(4):
+            sample = ds[4 * number + at]
+            assert np.array_equal(batch["image"][at], sample["image"])
+            assert np.array_equal(batch["boxes"][at].xyxy, sample["boxes"].xyxy)
+            for name in FOLLOWERS[:-1]:
+                assert np.array_equal(batch[name][at], sample[name])
+            for found, expected in zip(batch["segmentation"][at], sample["segmentation"], strict=True):
+                assert all(map(np.array_equal, found, expected))
+            left.add(len(sample["segmentation"]))
+    assert len(left) > 1
 
 
 def test_boxes_need_not_be_among_the_fields(dataset):
@@ -139,6 +163,44 @@ def test_what_does_not_fit_is_refused(tmp_path, weight, fields, message):
     def write_one():
         with headrace.Writer(tmp_path / "a.hr", fields=fields) as writer:
             writer.write({"image": np.zeros((8, 8, 3), np.uint8), "boxes": boxes, "weight": weight})
+
+    with pytest.raises((BuildError, ValueError), match=message):
+        write_one()
+
+
+def test_keypoints_move_with_their_image(tmp_path):
+    """Those that leave it become invisible; what was not labeled stays."""
+    fields = {"image": "image", "boxes": "boxes", "joints": "keypoints of boxes"}
+    boxes = (np.array([[0, 0, 32, 32], [0, 0, 2, 2]], np.float32), np.array([3, 5]))
+    joints = [[10, 20, 2, 1, 1, 1, 0, 0, 0], [1, 1, 2, 1, 1, 2, 0, 0, 0]]
+    with headrace.Writer(tmp_path / "a.hr", fields=fields) as writer:
+        writer.write({"image": np.zeros((32, 32, 3), np.uint8), "boxes": boxes, "joints": joints})
+    transform = [CenterCrop(16), HorizontalFlip(1)]
+
+    sample = headrace.open(tmp_path / "a.hr", transform=transform)[0]
+    (batch,) = headrace.Loader(tmp_path / "a.hr", batch_size=1, transform=transform, output="numpy", num_workers=0)
+
+    for found in (sample["joints"], batch["joints"][0]):
+        assert [each.tolist() for each in found] == [[14, 12, 2, 23, -7, 0, 0, 0, 0]]
+    assert [each.tolist() for each in headrace.open(tmp_path / "a.hr")[0]["joints"]] == joints
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("keypoints of boxes", [[1, 2]], "three numbers each"),
+        ("polygons of boxes", [[[1, 2, 3, 4]]], "at least three corners"),
+        ("polygons of boxes", [[[1, 2, 3, 4, 5, 6, 7]]], "at least three corners"),
+        ("polygons of boxes", [], "one element for each of the 1 boxes"),
+        ("keypoints", [[1, 2, 3]], "must belong to boxes, as in 'keypoints of boxes'"),
+    ],
+)
+def test_shapes_that_are_none_are_refused(tmp_path, kind, value, message):
+    boxes = (np.zeros((1, 4), np.float32), np.array([3]))
+
+    def write_one():
+        with headrace.Writer(tmp_path / "a.hr", fields={"image": "image", "boxes": "boxes", "shape": kind}) as writer:
+            writer.write({"image": np.zeros((8, 8, 3), np.uint8), "boxes": boxes, "shape": value})
 
     with pytest.raises((BuildError, ValueError), match=message):
         write_one()

@@ -125,6 +125,8 @@ def assert_value(expected, actual, kind):
         np.testing.assert_array_equal(actual.labels, expected[1])
     elif kind in ("list<int64>", "list<float32>"):
         np.testing.assert_array_equal(actual, np.asarray(expected, kind[5:-1]))
+    elif kind == "polygons":
+        assert [[polygon.tolist() for polygon in polygons] for polygons in actual] == expected
     else:
         assert actual == expected
 

@@ -33,6 +33,7 @@ from headrace.transforms import (  # noqa: E402
     PerBatch,
     RandomCrop,
     RandomResizedCrop,
+    RandomRotation,
     Resize,
     VerticalFlip,
     Views,
@@ -240,6 +241,7 @@ def test_the_interpreter_agrees_over_an_epoch(mixed, deep, transform, monkeypatc
 CHOICES = {
     "color": ({"transform": [ColorJitter(0.1)]}, "not support ColorJitter"),
     "pad": ({"transform": [Pad(2)]}, "not support Pad"),
+    "warp": ({"transform": [RandomCrop(8), RandomRotation(10)]}, "not support RandomRotation"),
     "padding": ({"transform": [RandomCrop(8, padding=2)]}, "padding of RandomCrop"),
     "interpolation": ({"transform": [Resize(9, interpolation="bicubic")]}, "bilinear"),
     "antialias": ({"transform": [Resize(9, antialias=False)]}, "antialias"),
@@ -285,6 +287,7 @@ def test_auto_is_the_cpu_where_there_is_no_accelerator(mixed):
         ({"transform": [RandomResizedCrop(8), Normalize(MEAN, STD)]}, "device"),
         ({"transform": [PerBatch(len)]}, "device"),
         ({"transform": [ColorJitter(0.1)]}, "cpu"),
+        ({"transform": [RandomRotation(10)]}, "cpu"),
         ({"transform": [len]}, "cpu"),
         ({"collate_fn": list}, "cpu"),
         ({"decode": "cpu"}, "cpu"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 
@@ -13,11 +14,12 @@ from tests.sources.pictures import decoded, keys, pixels, png, samples, write, w
 from headrace.errors import BadSource
 from headrace.sources import CocoSource
 from headrace.sources import _coco_json as coco_json
+from headrace.sources._coco_shapes import polygons_of
 
 DOG = {"id": 11, "image_id": 4, "category_id": 7, "bbox": [1.5, 2, 3, 4], "area": 12.0, "iscrowd": 0,
        "segmentation": [[1, 2, 3, 4, 5, 6]]}  # fmt: skip
 CAT = {"id": 12, "image_id": 2, "category_id": 3, "bbox": [0, 0, 5, 6], "area": 30, "iscrowd": 1,
-       "segmentation": {"counts": "abc", "size": [6, 5]}}  # fmt: skip
+       "segmentation": {"counts": [7, 2, 4, 2, 15], "size": [6, 5]}}  # fmt: skip
 
 
 def test_boxes_labels_and_all_the_rest(tmp_path):
@@ -35,11 +37,69 @@ def test_boxes_labels_and_all_the_rest(tmp_path):
     assert dogs["annotation_id"] == [11, 13]
     assert dogs["iscrowd"] == [0, 1]
     assert dogs["area"] == [12.0, 30.0]
-    assert [json.loads(text) for text in dogs["segmentation"]] == [DOG["segmentation"], CAT["segmentation"]]
+    assert dogs["segmentation"] == [DOG["segmentation"], [[1, 1, 3, 1, 3, 3, 1, 3]]]
     assert [sample["image_id"] for sample in (cat, dogs, nothing)] == [2, 4, 9]
     assert nothing["boxes"][0].shape == (0, 4)
     assert nothing["segmentation"] == []
     assert set(cat) == set(source.fields)
+
+
+def drawn(polygons, height, width):
+    """The pixels of rectangles."""
+    mask = np.zeros((height, width), bool)
+    for left, top, right, _, _, bottom, *_ in polygons:
+        mask[int(top) : int(bottom), int(left) : int(right)] = True
+    return mask
+
+
+def compressed(counts):
+    """The text of COCO's own tools for runs."""
+    text = ""
+    for at, count in enumerate(counts):
+        value, more = count - (counts[at - 2] if at > 2 else 0), True
+        while more:
+            code, value = value & 31, value >> 5
+            more = value != -1 if code & 16 else value != 0
+            text += chr(code + (32 if more else 0) + 48)
+    return text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_become_rectangles_of_the_same_pixels(seed):
+    """As numbers, and compressed."""
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(1, 40, 2).tolist()
+    mask = rng.random((height, width)) < rng.choice([0.0, 0.1, 0.5, 0.95, 1.0])
+    groups = [(value, len(list(group))) for value, group in itertools.groupby(mask.T.reshape(-1).tolist())]
+    counts = [0] * groups[0][0] + [count for _, count in groups]
+
+    for given in (counts, compressed(counts)):
+        assert np.array_equal(drawn(polygons_of({"counts": given, "size": [height, width]}, ""), height, width), mask)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        5,
+        "text",
+        {},
+        {"counts": [1], "size": [1]},
+        {"counts": [3], "size": [2, 2]},
+        {"counts": [-1, 5], "size": [2, 2]},
+        {"counts": [0] * 3, "size": [0, 0]},
+        {"counts": "~", "size": [2, 2]},
+        {"counts": "o", "size": [2, 2]},
+        {"counts": [10**12], "size": [10**6, 10**6]},
+        [[1, 2, 3]],
+        [[1, 2, 3, 4, 5, float("nan")]],
+        [["a", "b"]],
+        [[10**400] * 6],
+    ],
+)
+def test_a_segmentation_that_is_not_one_names_the_image(wrong):
+    """Whatever the file holds."""
+    with pytest.raises(BadSource, match="here: a"):
+        polygons_of(wrong, "here")
 
 
 def test_copies_load_what_the_original_listed(tmp_path):

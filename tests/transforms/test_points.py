@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
-from tests.transforms.samples import any_key
+from tests.transforms.samples import any_key, noise
 
 from headrace.records import Boxes
 from headrace.transforms import (
@@ -135,6 +135,46 @@ def test_points_are_where_their_pixel_goes(seed):
         rows, columns = np.nonzero(moved)
         if len(rows) > 3:
             assert np.hypot(columns + 0.5 - x, rows + 0.5 - y).min() <= 2
+
+
+def any_extreme(rng):
+    """Transforms with parameters at their limits."""
+    interpolation = str(rng.choice(["nearest", "bilinear", "bicubic"]))
+    scale = float(np.exp(rng.uniform(-6.9, 6.9)))
+    kinds = [
+        RandomRotation(36000, interpolation, expand=bool(rng.integers(2))),
+        RandomAffine(180, (1, 1), (scale, scale), (-89, 89, -89, 89), interpolation, (1, 2, 3)),
+        RandomAffine(0, scale=(scale, scale), interpolation=interpolation, center=(-65535, 65535)),
+        RandomPerspective(1, 1, interpolation),
+        Letterbox(int(rng.integers(1, 100))),
+        *any_geometry(rng),
+    ]
+    return kinds[rng.integers(len(kinds))]
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_images_of_any_kind_and_their_targets_come_out_sound(seed):
+    """Images, masks, boxes, keypoints and polygons, from 1 x 1 pixels, with 1 to 8 channels."""
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(1, rng.choice([3, 60, 200]), 2).tolist()
+    dtype = str(rng.choice(["uint8", "uint16", "int16"]))
+    image = noise(rng, height, width, int(rng.integers(1, 9)), dtype)
+    transforms = [any_extreme(rng) for _ in range(rng.integers(1, 6))]
+    compiled, key = compile(transforms, layout="HWC", color="keep"), any_key(rng).arguments()
+
+    shape = compiled.image.apply(image, **key).shape[:2]
+
+    assert compiled.mask.apply(np.ascontiguousarray(image[..., 0]), **key).shape == shape
+    given_boxes = Boxes(np.array([[0, 0, width, height], [0, 0, width / 2, height]], np.float32), np.array([1, 2]))
+    xyxy = compiled.boxes_kept(given_boxes, height, width, **key)[0].xyxy
+    assert (xyxy >= 0).all()
+    assert (xyxy <= [*shape[::-1], *shape[::-1]]).all()
+    (joints,) = compiled.shapes_kept("keypoints", [[width / 2, height / 2, 2]], height, width, **key)
+    (outlines,) = compiled.shapes_kept("polygons", [[[0, 0, width, 0, width, height]]], height, width, **key)
+    assert np.isfinite(joints).all()
+    assert joints[2] in (0, 2)
+    assert all(np.isfinite(outline).all() for outline in outlines)
 
 
 def test_a_turned_box_becomes_the_box_around_it():

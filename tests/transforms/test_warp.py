@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tests.transforms.philox import below, uniform
+from tests.transforms.philox import below, uniform, unit
 from tests.transforms.samples import any_image, any_key, noise
 from tests.transforms.warp_reference import apply_warp, inverse_affine, perspective, sampled
 
@@ -159,6 +161,23 @@ def test_every_dtype_and_channel_count_is_as_the_reference(seed, interpolation, 
         assert off.max() <= (1 if dtype == "uint8" else 8)
 
 
+@pytest.mark.slow
+def test_parameters_are_uniform():
+    """Chi-square of 20 bins over 20000 samples, for each parameter of an affine; the limit is passed once in 10^6."""
+    compiled = compiled_for([RandomAffine((0, 90), (0.4, 0.4), (0.5, 1.5))])
+    maps = np.array(
+        [compiled.passes(1000, 1000, seed=1, epoch=0, sample=sample)[0]["warp"]["map"] for sample in range(20000)]
+    ).reshape(-1, 3, 3)
+    forward = np.linalg.inv(maps)
+    scale = np.sqrt(np.linalg.det(forward[:, :2, :2]))
+    angle = np.degrees(np.arctan2(forward[:, 1, 0], forward[:, 0, 0]))
+    middle = (forward @ [500, 500, 1])[:, :2] - 500
+    for values, low, high in ((angle, 0, 90), (scale, 0.5, 1.5), (middle[:, 0], -400, 400), (middle[:, 1], -400, 400)):
+        counts, _ = np.histogram(values, 20, (low, high))
+        assert counts.sum() >= 19900  # translations are rounded, so that a few lie on the edge
+        assert ((counts - 1000) ** 2 / 1000).sum() < 63
+
+
 @pytest.mark.parametrize("target", headrace.codec.targets())
 def test_targets_make_the_same_pixels(target):
     """Bit for bit."""
@@ -243,6 +262,7 @@ def test_consecutive_geometry_is_one_pass(transforms):
         ([Resize(10), RandomRotation(20)], 2),
         ([RandomRotation(20), ColorJitter(0.4), RandomRotation(20)], 2),
         ([RandomRotation(20)] * 5, 2),
+        ([RandomPerspective(0.2, 1), RandomRotation(20), RandomPerspective(0.2, 1)], 2),
     ],
 )
 def test_what_is_another_picture_is_another_pass(transforms, n_passes):
@@ -315,6 +335,28 @@ def test_leveled_movements_are_pillows(movement, matrix, interpolation):
     )
 
     assert distance(core.apply(image, **KEY), np.asarray(pillow)) <= (0 if interpolation == "nearest" else 1)
+
+
+@pytest.mark.parametrize("distribution", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(20))
+def test_levels_are_drawn_as_the_recipe_says(distribution, seed):
+    """Uniform, normal or whole; clamped, scaled and given a sign."""
+    rng = np.random.default_rng(seed)
+    key = any_key(rng)
+    level = (distribution, 2, 7, 3, 6, 1, 0.01, 0.02)
+    op = ("affine_level", (3, *level, 0, _packed(0)))
+    core = _core.Transform([op], dtype=None, layout="HWC", mean=None, std=None, color="keep", mask=False)
+
+    (only,) = core.passes(10, 1000, **key.arguments())
+
+    first, second, sign, _ = key.words(0)
+    amount = (
+        uniform(first, 2, 7),
+        2 + 7 * math.sqrt(-2 * math.log(1 - unit(first))) * math.cos(2 * math.pi * unit(second)),
+        2 + below(first, 6),
+    )[distribution]
+    expected = (0.01 + 0.02 * min(max(amount, 3), 6)) * (-1 if unit(sign) < 0.5 else 1)
+    assert only["warp"]["map"][2] == pytest.approx(-1000 * expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("mode", ["fast", "dense"])

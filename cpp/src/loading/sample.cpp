@@ -170,6 +170,8 @@ class Run {
               {region.top + pass.rows.start, region.left + pass.columns.start, region.height, region.width}, source);
           !s)
         return s;
+      const std::size_t bytes = std::size_t{region.height} * region.width * type_.pixel_bytes();
+      if (!workspace_.warped.reserve(bytes + kWarpOverread)) return no_memory();
       if (Status s = make_picture(workspace_.warped, region.height, region.width, type_, read); !s) return s;
       if (Status s = copy(*source, read); !s) return s;
     }

@@ -59,6 +59,7 @@ class Composer {
   void move_canvas(const Matrix& map, Size size) noexcept;
   void add_gates() noexcept;
   void fold_flips() noexcept;
+  bool can_follow(const WarpStep& step) noexcept;
   bool can_absorb(const WarpFill& fill) noexcept;
   void absorb() noexcept;
 

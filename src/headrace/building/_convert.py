@@ -79,11 +79,20 @@ def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> Stor
             elif field.type == "boxes":
                 row[field.name], row[f"{field.name}.labels"] = _boxes(value)
             else:
-                row[field.name] = _plain(value, field.type)
+                row[field.name] = _plain(value, field.stored)
+                _check_shapes(row[field.name], field.type)
         except (HeadraceError, TypeError, ValueError, OverflowError) as error:
             raise BadSample(f"field {field.name!r}: {error}") from error
     _check_box_lists(row, conversion.fields)
     return StoredSample(tuple(renditions), row, was_lossy)
+
+
+def _check_shapes(boxes: Any, kind: str) -> None:
+    """Check the shapes of each box: x, y and visibility of each keypoint; x and y of each corner of a polygon."""
+    if kind == "keypoints" and any(len(numbers) % 3 for numbers in boxes):
+        raise BadSample("the keypoints of a box must be three numbers each: x, y and visibility")
+    if kind == "polygons" and any(len(numbers) < 6 or len(numbers) % 2 for polygons in boxes for numbers in polygons):
+        raise BadSample("a polygon must have x and y of at least three corners")
 
 
 def _check_box_lists(row: Mapping[str, Any], fields: tuple[Field, ...]) -> None:

@@ -10,7 +10,7 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,21 @@ from headrace.records.index.gather import Gather, Places
 from headrace.records.index.reading import Index
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
-from headrace.records.schema import COLOR_DTYPE_CODES, FORMAT_CODES, FORMAT_NAMES, MAX_SIDE, Field, stored_format
+from headrace.records.schema import (
+    COLOR_DTYPE_CODES,
+    FORMAT_CODES,
+    FORMAT_NAMES,
+    MAX_SIDE,
+    SHAPE_TYPES,
+    Field,
+    stored_format,
+)
 from headrace.records.shards import ShardFiles
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
-_FIXED = (transforms.CenterCrop, transforms.Normalize, transforms.Pad, transforms.Resize)
+_FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, transforms.Pad, transforms.Resize)
 
 
 class _Files:
@@ -170,6 +178,8 @@ class Dataset:
             if field.name in moved or field.of in moved:
                 views = moved[field.of or field.name]
                 value = [keep_elements(value, kept) if field.of else boxes for boxes, kept in views]
+                if field.type in SHAPE_TYPES:
+                    value = self._moved_shapes(batch, at, row, keys, field.type, value)
                 value = value[0] if len(value) == 1 else value
             sample[field.name] = value
         return sample
@@ -228,21 +238,36 @@ class Dataset:
     ) -> dict[str, list[tuple[Any, Any]]]:
         """Transform boxes with the first image of their sample. Return the boxes and a mask of those kept, per view."""
         fields, compiled = self._files.manifest.fields, self._compiled
-        anchor = next((field.name for field in fields if field.type == "image"), None)
-        if compiled is None or not keys or anchor is None:
+        if compiled is None or not keys or not any(field.type == "image" for field in fields):
             return {}
-        renditions = batch.renditions[anchor][0]
-        height, width = renditions.height[at], renditions.width[at]
-        if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
-            raise CorruptDataset(
-                f"{self.row_name(row)}: height and width must be 1 to {MAX_SIDE}; the index has {height} and {width}"
-            )
+        height, width = self._size(batch, at, row)
         moved = {}
         for field in fields:
             if field.type == "boxes":
                 boxes = self._value(batch, at, row, field.name)
                 moved[field.name] = [compiled.boxes_kept(boxes, height, width, **key) for key in keys]
         return moved
+
+    def _moved_shapes(
+        self, batch: Batch, at: int, row: int, keys: list[dict[str, int]], kind: str, views: list[Any]
+    ) -> list[Any]:
+        """Transform the shapes of the boxes that each view has kept."""
+        compiled = cast("transforms.Compiled", self._compiled)
+        height, width = self._size(batch, at, row)
+        return [
+            compiled.shapes_kept(kind, shapes, height, width, **key) for shapes, key in zip(views, keys, strict=True)
+        ]
+
+    def _size(self, batch: Batch, at: int, row: int) -> tuple[int, int]:
+        """Return height and width of the first image of a sample."""
+        anchor = next(field.name for field in self._files.manifest.fields if field.type == "image")
+        renditions = batch.renditions[anchor][0]
+        height, width = renditions.height[at], renditions.width[at]
+        if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
+            raise CorruptDataset(
+                f"{self.row_name(row)}: height and width must be 1 to {MAX_SIDE}; the index has {height} and {width}"
+            )
+        return height, width
 
     def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
         try:

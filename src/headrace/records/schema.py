@@ -27,6 +27,8 @@ COLOR_DTYPE_CODES = frozenset({*ALPHA_DTYPE_CODES.values(), CMYK_DTYPE_CODE})
 
 PIXEL_TYPES = ("image", "mask")
 SCALAR_TYPES = ("int64", "float32", "str", "bytes")
+SHAPE_TYPES = {"keypoints": "list<list<float32>>", "polygons": "list<list<list<float32>>>"}
+"""Shapes that belong to boxes and move with their image, and how they are stored: a list for each box."""
 MAX_RENDITIONS = 8
 MAX_KEY_BYTES = 4096
 MAX_LIST_DEPTH = 4
@@ -94,6 +96,11 @@ class Field:
         return self.type in PIXEL_TYPES
 
     @property
+    def stored(self) -> str:
+        """The kind of the column that holds a field without pixels."""
+        return SHAPE_TYPES.get(self.type, self.type)
+
+    @property
     def declared(self) -> str:
         """The type as `make_fields` reads it: `list<int64> of boxes`."""
         return f"{self.type} of {self.of}" if self.of else self.type
@@ -122,8 +129,11 @@ def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None =
         count = renditions.get(name, 1) if type_name in PIXEL_TYPES else 0
         if type_name in PIXEL_TYPES and not 1 <= count <= MAX_RENDITIONS:
             raise ValueError(f"field {name!r} must have 1 to {MAX_RENDITIONS} renditions; got {count}")
-        if owner and (types.get(owner) != "boxes" or not type_name.startswith("list<")):
+        follows = type_name.startswith("list<") or type_name in SHAPE_TYPES
+        if owner and (types.get(owner) != "boxes" or not follows):
             raise ValueError(f"field {name!r} must be a list, and {owner!r} a field of boxes; got {declared!r}")
+        if type_name in SHAPE_TYPES and not owner:
+            raise ValueError(f"field {name!r} must belong to boxes, as in '{type_name} of boxes'; got {declared!r}")
         fields.append(Field(name, type_name, count, owner))
     return tuple(fields)
 
@@ -132,9 +142,9 @@ def check_type(name: str, type_name: str) -> None:
     inner, depth = strip_lists(type_name)
     if inner in SCALAR_TYPES and depth <= MAX_LIST_DEPTH:
         return
-    if depth == 0 and inner in (*PIXEL_TYPES, "boxes"):
+    if depth == 0 and inner in (*PIXEL_TYPES, "boxes", *SHAPE_TYPES):
         return
-    known = ", ".join((*PIXEL_TYPES, "boxes", *SCALAR_TYPES))
+    known = ", ".join((*PIXEL_TYPES, "boxes", *SHAPE_TYPES, *SCALAR_TYPES))
     raise ValueError(
         f"field {name!r} must have one of the types {known}, or list<…> of the last four nested at most "
         f"{MAX_LIST_DEPTH} deep; got {type_name!r}"
@@ -164,7 +174,7 @@ def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
             yield field.name, "boxes"
             yield f"{field.name}.labels", "list<int64>"
         else:
-            yield field.name, field.type
+            yield field.name, field.stored
 
 
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:

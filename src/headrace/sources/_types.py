@@ -107,7 +107,8 @@ class Source(Protocol):
     def fields(self) -> Mapping[str, str]:
         """Names and types of the fields that `load` returns, in order.
 
-        The types are image, mask, boxes, int64, float32, str, bytes, list<int64>, list<float32> and list<str>.
+        The types are image, mask, boxes, int64, float32, str, bytes, list<int64>, list<float32> and list<str>; and of
+        boxes, keypoints and polygons.
         """
 
     @property
@@ -121,7 +122,8 @@ class Source(Protocol):
         """Read all `fields` of one sample.
 
         An image or mask is an `Encoded` or an array; boxes are a pair of float32 `[N, 4]` (x0, y0, x1, y1 in pixels)
-        and int64 `[N]` labels.
+        and int64 `[N]` labels. Keypoints are a list of x, y and visibility (0: not labeled) for each box; polygons are
+        a list of polygons for each box, each a list of x and y.
         """
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """COCO: an `instances_*.json` and a folder of images; boxes become corners, category ids become labels from 0.
 
-The segmentation (JSON text), area, crowd flag and id of each object are kept. They belong to the boxes: if a crop
-removes a box, they are removed too. Images without objects are samples too. The order is that of the image ids, as in
+The segmentation, area, crowd flag and id of each object are kept. They belong to the boxes: if a crop removes a box,
+they are removed too. A segmentation is a list of polygons, which move with the image; one that is run-length encoded
+becomes the rectangles of its runs. Images without objects are samples too. The order is that of the image ids, as in
 torchvision's CocoDetection.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from headrace.errors import BadSource
 from headrace.sources import _coco_json as coco_json
+from headrace.sources._coco_shapes import polygons_of
 from headrace.sources._paths import Found, checked_relative, find, read_image
 from headrace.sources._types import Item
 
@@ -47,7 +49,7 @@ class CocoSource:
         "annotation_id": "list<int64> of boxes",
         "area": "list<float32> of boxes",
         "iscrowd": "list<int64> of boxes",
-        "segmentation": "list<str> of boxes",
+        "segmentation": "polygons of boxes",
     }
 
     def __init__(self, annotations: str | Path, images: str | Path | None = None) -> None:
@@ -90,7 +92,7 @@ class CocoSource:
             "annotation_id": [_number(found, "id", where) for found in objects],
             "area": [_number(found, "area", where, 0.0) for found in objects],
             "iscrowd": [int(_number(found, "iscrowd", where, 0)) for found in objects],
-            "segmentation": [json.dumps(found.get("segmentation"), separators=(",", ":")) for found in objects],
+            "segmentation": [polygons_of(found.get("segmentation"), where) for found in objects],
         }
 
     def _labels_of(self, objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -24,6 +24,7 @@ from headrace.transforms._composition import (
 from headrace.transforms._multicrop import MultiCrop
 from headrace.transforms.boxes import B, map_boxes
 from headrace.transforms.mixing import BatchTransform
+from headrace.transforms.points import move_keypoints, move_polygon_lists
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -117,6 +118,26 @@ class Compiled:
         """
         passes = self.group_of(view).image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
         return map_boxes(boxes, passes, min_area)
+
+    def shapes_kept(
+        self,
+        kind: str,
+        shapes: Sequence[Any],
+        height: int,
+        width: int,
+        *,
+        seed: int,
+        epoch: int,
+        sample: int,
+        view: int = 0,
+    ) -> list[Any]:
+        """Apply the geometry of an image of this size to the "keypoints" or "polygons" of its boxes.
+
+        Keypoints outside of the result get visibility 0. Polygons are cut to the visible part.
+        """
+        passes = self.group_of(view).image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
+        move: Callable[[Any, Any], list[Any]] = move_keypoints if kind == "keypoints" else move_polygon_lists
+        return move(shapes, passes)
 
     def to_json(self, *, callables: bool = False) -> list[dict[str, Any]]:
         """Return the transforms as JSON.

@@ -51,6 +51,43 @@ def move_polygons(polygons: Floats, passes: Sequence[Mapping[str, Any]]) -> tupl
     return moved, kept
 
 
+def move_keypoints(boxes: Sequence[Any], passes: Sequence[Mapping[str, Any]]) -> list[npt.NDArray[np.float32]]:
+    """Return the keypoints of each box, x, y and visibility `[3 K]`, as they come out.
+
+    The visibility of those outside of the result becomes 0. Keypoints with visibility 0 are not moved.
+    """
+    counts = [len(numbers) for numbers in boxes]
+    points = np.concatenate([np.zeros(0), *boxes]).reshape(-1, 3)
+    places, visible = move_points(points[:, :2], passes)
+    seen = points[:, 2] > 0
+    moved = np.where(seen[:, None], np.nan_to_num(places), points[:, :2])
+    flat = np.column_stack([moved, np.where(visible & seen, points[:, 2], 0)]).astype(np.float32).reshape(-1)
+    return np.split(flat, np.cumsum(counts)[:-1]) if counts else []
+
+
+def move_polygon_lists(
+    boxes: Sequence[Sequence[Any]], passes: Sequence[Mapping[str, Any]]
+) -> list[list[npt.NDArray[np.float32]]]:
+    """Return the polygons of each box, x and y of each corner `[2 V]`, as they come out, without those out of sight."""
+    flat = [np.asarray(polygon, np.float64).reshape(-1, 2) for polygons in boxes for polygon in polygons]
+    if not flat:
+        return [[] for _ in boxes]
+    longest = max(map(len, flat))
+    padded = np.stack([np.pad(each, ((0, longest - len(each)), (0, 0)), mode="edge") for each in flat])
+    moved, kept = move_polygons(padded, passes)
+    results = iter(zip(moved, kept, strict=True))
+    return [[polygon for _ in polygons for polygon in _visible(*next(results))] for polygons in boxes]
+
+
+def _visible(corners: Floats, kept: np.bool_) -> list[npt.NDArray[np.float32]]:
+    """Return a polygon as flat numbers without repeated corners, or nothing if there is no polygon left."""
+    if not kept:
+        return []
+    single = corners.astype(np.float32)
+    single = single[(single != np.roll(single, 1, axis=0)).any(axis=1)]
+    return [single.reshape(-1)] if len(single) >= 3 else []
+
+
 def _homogeneous(points: Floats) -> Floats:
     return np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
 
@@ -62,10 +99,18 @@ def _forward(each: Mapping[str, Any]) -> Floats:
         matrix = np.diag([columns["resized"] / columns["size"], rows["resized"] / rows["size"], 1.0])
         matrix[:2, 2] = columns["offset"], rows["offset"]
     else:
-        matrix = np.linalg.pinv(np.array(warp["map"], np.float64).reshape(3, 3))
+        matrix = _inverse(np.array(warp["map"], np.float64).reshape(3, 3))
     matrix = matrix @ np.array([[1, 0, -columns["start"]], [0, 1, -rows["start"]], [0, 0, 1]], np.float64)
     forward: Floats = _flip(each) @ matrix
     return forward
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a map; of a perspective that is degenerate, which shows a line, the nearest to one."""
+    try:
+        return np.asarray(np.linalg.inv(matrix), np.float64)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(matrix), np.float64)
 
 
 def _flip(each: Mapping[str, Any]) -> Floats:
@@ -99,11 +144,13 @@ def _box(left: float, right: float, top: float, bottom: float) -> Floats:
 def _cut(polygons: Floats, planes: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Cut homogeneous polygons `[N, V, 3]` at half-planes, by Sutherland and Hodgman's method for all at once."""
     kept = np.ones(len(polygons), np.bool_)
-    for plane in (np.array([0, 0, 1.0]), *planes):
-        side = polygons @ plane - (_HORIZON if plane[2] == 1 and not plane[:2].any() else 0)
+    bounds = np.concatenate([[[0, 0, 1.0]], planes])
+    limits = np.append(_HORIZON, np.zeros(len(planes)))
+    # Most polygons lie inside of most half-planes, and cutting them at others moves none of them outside.
+    needed = (polygons @ bounds.T < limits).any(axis=(0, 1))
+    for plane, limit in zip(bounds[needed], limits[needed], strict=True):
+        side = polygons @ plane - limit
         inside = side >= 0
-        if inside.all():
-            continue
         following, other = np.roll(polygons, -1, axis=1), np.roll(side, -1, axis=1)
         crosses = inside != (other >= 0)
         share = np.where(crosses, side / np.where(crosses, side - other, 1), 0)

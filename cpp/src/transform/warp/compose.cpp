@@ -4,7 +4,8 @@
 //
 //   warp after crops, flips, pads and a resize   takes them in, if nothing but its own fill was padded, and the resize
 //                     halves no side: what shrinks more is better, and faster, resized by the separable filters.
-//   warp after warp   multiplies the maps, if both have the same fill.
+//   warp after warp   multiplies the maps, if both have the same fill and at most one is a perspective: what lies
+//                     behind the horizon of the second could come before that of both.
 //   crop, flip        always.
 //   pad               with the same constant fill.
 //   resize            as long as it does not shrink by more than 8 in all; each pixel of a canvas that shrinks
@@ -71,8 +72,7 @@ bool same_fill(const WarpFill& fill, double level) noexcept {
 }  // namespace
 
 Status Composer::warp(const WarpStep& step) noexcept {
-  const bool fits =
-      pass().warps ? pass().warp.fill == step.fill && pass().warp.gate_count + 4 <= kMaxGates : can_absorb(step.fill);
+  const bool fits = pass().warps ? can_follow(step) : can_absorb(step.fill);
   if (pass().color_count > 0 || !fits)
     if (const Status status = begin_pass(); !status) return status;
   if (pass().warps) {
@@ -87,6 +87,11 @@ Status Composer::warp(const WarpStep& step) noexcept {
   pass().warp.fill = step.fill;
   move_canvas(step.map, {step.height, step.width});
   return {};
+}
+
+bool Composer::can_follow(const WarpStep& step) noexcept {
+  const Warp& warp = pass().warp;
+  return warp.fill == step.fill && warp.gate_count + 4 <= kMaxGates && (is_affine(warp.map) || is_affine(step.map));
 }
 
 bool Composer::can_absorb(const WarpFill& fill) noexcept {

@@ -112,7 +112,47 @@ inline void nearest_pixels(const WarpRun& job, const WarpPiece& p, const std::ui
   }
 }
 
-// The samples around each position: kTaps columns and rows, and how much each of them counts.
+// Rows of whole-number positions without gates: the usual case of masks and of nearest rotations.
+template <std::size_t kBytes>
+inline void copy_fixed_row(const WarpRun& job, std::uint32_t y, const std::uint8_t* fill, std::uint8_t* out) {
+  const std::size_t bytes = kBytes != 0 ? kBytes : job.type.pixel_bytes();
+  const auto& m = job.warp->map;
+  const std::int64_t across = fixed_of(m[0]), down = fixed_of(m[3]);
+  std::int64_t at_x = fixed_of(m[2] + m[0] * 0.5 + m[1] * 0.5) + fixed_of(m[1]) * y;
+  std::int64_t at_y = fixed_of(m[5] + m[3] * 0.5 + m[4] * 0.5) + fixed_of(m[4]) * y;
+  const auto width = static_cast<std::uint64_t>(job.width), height = static_cast<std::uint64_t>(job.height);
+  for (std::uint32_t i = 0; i < job.canvas_width; ++i, out += bytes, at_x += across, at_y += down) {
+    const std::int64_t x = at_x >> 16, z = at_y >> 16;
+    const std::uint8_t* from = fill;
+    if (static_cast<std::uint64_t>(x) < width && static_cast<std::uint64_t>(z) < height)
+      from = job.source +
+             static_cast<std::ptrdiff_t>(within_part(static_cast<std::int32_t>(z), job.top, job.rows)) *
+                 job.source_stride +
+             static_cast<std::size_t>(within_part(static_cast<std::int32_t>(x), job.left, job.columns)) * bytes;
+    if constexpr (kBytes != 0)
+      __builtin_memcpy(out, from, kBytes);
+    else
+      for (std::size_t b = 0; b < bytes; ++b) out[b] = from[b];
+  }
+}
+
+inline void fixed_row(const WarpRun& job, std::uint32_t y, const std::uint8_t* fill, std::uint8_t* out) {
+  switch (job.type.pixel_bytes()) {
+    case 1:
+      return copy_fixed_row<1>(job, y, fill, out);
+    case 2:
+      return copy_fixed_row<2>(job, y, fill, out);
+    case 3:
+      return copy_fixed_row<3>(job, y, fill, out);
+    case 4:
+      return copy_fixed_row<4>(job, y, fill, out);
+    default:
+      return copy_fixed_row<0>(job, y, fill, out);
+  }
+}
+
+// The samples around each position: kTaps columns, as samples from the start of a row, and rows; and how much each of
+// them counts. A row has fewer than 2^31 samples: 2^24 pixels of at most 64 channels.
 template <int kTaps>
 struct WarpTaps {
   std::int32_t column[kTaps][kWarpPiece], row[kTaps][kWarpPiece];
@@ -130,12 +170,13 @@ inline void cubic_weights(float d, float& a, float& b, float& c, float& e) {
 
 template <int kTaps>
 inline void find_taps(const WarpRun& job, const WarpPiece& p, WarpTaps<kTaps>& taps) {
+  const auto step = static_cast<std::int32_t>(job.type.channels);
   for (std::size_t i = 0; i < p.n; ++i) {
     const double x = p.x[i] + 0.5, y = p.y[i] + 0.5;
     const auto column = static_cast<std::int32_t>(x), row = static_cast<std::int32_t>(y);
     const auto right = static_cast<float>(x - column), below = static_cast<float>(y - row);
     for (int k = 0; k < kTaps; ++k) {
-      taps.column[k][i] = within_part(column + k - kTaps / 2, job.left, job.columns);
+      taps.column[k][i] = within_part(column + k - kTaps / 2, job.left, job.columns) * step;
       taps.row[k][i] = within_part(row + k - kTaps / 2, job.top, job.rows);
     }
     if constexpr (kTaps == 2) {
@@ -155,27 +196,39 @@ struct WarpSums {
   alignas(64) float of[kChannels][kWarpPiece];
 };
 
-// Adds what channels [channel, channel + kChannels) are at each position, or the fill.
+// Adds what channels [channel, channel + kChannels) are at each position, or the fill. Pixels of three or four bytes
+// are gathered as words of four.
 template <class Sample, std::size_t kChannels, int kTaps>
 inline void add_samples(const WarpRun& job, const WarpPiece& p, const WarpTaps<kTaps>& taps, std::size_t channel,
                         const float* fill, WarpSums<kChannels>& sums) {
-  Sample gathered[kTaps][kChannels][kWarpPiece];
+  constexpr bool kWords = sizeof(Sample) == 1 && kChannels >= 3;
+  static_assert(!kWords || 4 - kChannels <= kWarpOverread);
+  using Gathered = std::conditional_t<kWords, std::uint32_t, Sample>;
+  Gathered gathered[kTaps][kWords ? 1 : kChannels][kWarpPiece];
   alignas(64) float values[kChannels][kWarpPiece];
-  const std::size_t step = job.type.channels;
   for (int j = 0; j < kTaps; ++j) {
     for (std::size_t i = 0; i < p.n; ++i) {
       const auto* const row = reinterpret_cast<const Sample*>(job.source + static_cast<std::ptrdiff_t>(taps.row[j][i]) *
                                                                                job.source_stride) +
                               channel;
       for (int k = 0; k < kTaps; ++k) {
-        const Sample* const at = row + static_cast<std::size_t>(taps.column[k][i]) * step;
-        for (std::size_t c = 0; c < kChannels; ++c) gathered[k][c][i] = at[c];
+        const Sample* const at = row + taps.column[k][i];
+        if constexpr (kWords)
+          __builtin_memcpy(&gathered[k][0][i], at, 4);
+        else
+          for (std::size_t c = 0; c < kChannels; ++c) gathered[k][c][i] = at[c];
       }
     }
     for (std::size_t c = 0; c < kChannels; ++c)
       for (std::size_t i = 0; i < p.n; ++i) {
-        float sum = static_cast<float>(gathered[0][c][i]) * taps.across[0][i];
-        for (int k = 1; k < kTaps; ++k) sum += static_cast<float>(gathered[k][c][i]) * taps.across[k][i];
+        const auto level = [&](int k) {
+          if constexpr (kWords)
+            return static_cast<float>(static_cast<std::int32_t>(gathered[k][0][i] >> (8 * c) & 255));
+          else
+            return static_cast<float>(gathered[k][c][i]);
+        };
+        float sum = level(0) * taps.across[0][i];
+        for (int k = 1; k < kTaps; ++k) sum += level(k) * taps.across[k][i];
         values[c][i] = (j == 0 ? 0.0f : values[c][i]) + sum * taps.down[j][i];
       }
   }
@@ -188,7 +241,7 @@ inline void warp_channels(const WarpRun& job, std::size_t channel, const float* 
   WarpPiece p;
   WarpTaps<kTaps> taps;
   WarpSums<kChannels> sums;
-  const std::size_t step = job.type.channels;
+  const std::size_t step = kChannels > 1 ? kChannels : job.type.channels;
   const float share = 1.0f / static_cast<float>(job.samples * job.samples);
   const double part = 1.0 / job.samples;
   for (std::uint32_t y = 0; y < job.canvas_height; ++y) {
@@ -245,6 +298,10 @@ inline void warp_samples(const WarpRun& job) {
   for (std::uint32_t y = 0; y < job.canvas_height; ++y, row_y += m[4]) {
     double row_x = m[2] + m[0] * 0.5;
     std::uint8_t* const row = job.out + static_cast<std::ptrdiff_t>(y) * job.out_stride;
+    if (job.positions == WarpPositions::fixed && job.warp->gate_count == 0) {
+      fixed_row(job, y, reinterpret_cast<const std::uint8_t*>(levels), row);
+      continue;
+    }
     for (std::size_t x = 0; x < job.canvas_width; x += kWarpPiece) {
       p.n = job.canvas_width - x < kWarpPiece ? job.canvas_width - x : kWarpPiece;
       if (job.positions == WarpPositions::fixed) {

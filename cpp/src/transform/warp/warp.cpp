@@ -6,7 +6,6 @@
 
 #include "kernels.h"
 #include "transform/warp/matrix.h"
-#include "transform/warp/warp_run.h"
 
 namespace headrace {
 namespace {
@@ -25,7 +24,8 @@ std::uint32_t samples_of(const Pass& pass) noexcept {
   const double determinant =
       m[0] * (m[4] * m[8] - m[5] * m[7]) - m[1] * (m[3] * m[8] - m[5] * m[6]) + m[2] * (m[3] * m[7] - m[4] * m[6]);
   const double scale = std::sqrt(std::fabs(determinant) / (w * w * w));
-  return static_cast<std::uint32_t>(std::clamp(std::ceil(scale - 0x1p-10), 1.0, double{kMaxSamples}));
+  if (!(scale > 1)) return 1;
+  return static_cast<std::uint32_t>(std::min(std::ceil(scale - 0x1p-10), double{kMaxSamples}));
 }
 
 struct Extent {
@@ -76,7 +76,7 @@ Region warped_region(const Pass& pass) noexcept {
 void warp_picture(const Pass& pass, Filter filter, const Region& region, const Picture& source,
                   const Picture& canvas) noexcept {
   // Where nothing is shown, a pixel that nobody looks at stands for the input.
-  const std::uint8_t nothing[2 * kMaxChannels] = {};
+  const std::uint8_t nothing[2 * kMaxChannels + kWarpOverread] = {};
   const bool empty = region.height == 0;
   WarpRun run;
   run.warp = &pass.warp;

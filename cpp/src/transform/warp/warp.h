@@ -9,7 +9,7 @@
 #include "headrace/codec.h"
 #include "headrace/transform.h"
 #include "transform/color.h"
-#include "transform/workspace.h"
+#include "transform/warp/warp_run.h"
 
 namespace headrace {
 
@@ -17,7 +17,7 @@ namespace headrace {
 Region warped_region(const Pass& pass) noexcept;
 
 // Write the canvas, of pass.rows.canvas x pass.columns.canvas pixels and not flipped. `source` is warped_region(), and
-// is not read if that is empty.
+// is not read if that is empty; kWarpOverread bytes after it are readable.
 void warp_picture(const Pass& pass, Filter filter, const Region& region, const Picture& source,
                   const Picture& canvas) noexcept;
 

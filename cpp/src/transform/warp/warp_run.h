@@ -10,6 +10,9 @@
 
 namespace headrace {
 
+// Bytes after the last row of the source that must be readable. They count for nothing.
+inline constexpr std::size_t kWarpOverread = 1;
+
 // How positions of the input are worked out.
 enum class WarpPositions : std::uint8_t {
   real,   // by the map, in float64

@@ -16,6 +16,7 @@ from headrace.loader.batch.output import Output, as_tensors
 from headrace.loader.pixels._engine import PixelSource, Rows, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
+from headrace.records.schema import SHAPE_TYPES
 from headrace.transforms import Compiled
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
@@ -33,7 +34,7 @@ class Finisher:
         self._seed, self.meters, self._collate_fn = seed, meters, options.collate_fn
         self._gather = dataset.gather
         self._fields, self._min_area = options.fields, options.min_area
-        types = dataset.fields
+        types = self._types = dataset.fields
         self._pixel_names = pixel_fields(dataset, options.fields)
         self._image = next((name for name, kind in types.items() if kind == "image"), None)
         self._owners = {field.name: field.of for field in dataset.manifest.fields if field.of}
@@ -103,11 +104,27 @@ class Finisher:
                 moved[name] = [_single([boxes for boxes, _ in sample]) for sample in views]
             for follower, given in values.items():
                 if self._owners.get(follower) == name:
-                    moved[follower] = [
-                        _single([keep_elements(elements, kept) for _, kept in sample])
+                    left = [
+                        [keep_elements(elements, kept) for _, kept in sample]
                         for elements, sample in zip(given, views, strict=True)
                     ]
+                    if self._types[follower] in SHAPE_TYPES:
+                        left = self._moved_shapes(self._types[follower], left, rows, epoch)
+                    moved[follower] = list(map(_single, left))
         return moved
+
+    def _moved_shapes(self, kind: str, shapes: list[list[Any]], rows: Rows, epoch: int) -> list[list[Any]]:
+        """Return the shapes of each sample and view moved with their image."""
+        columns = self._gather.pixel_columns(str(self._image), 0, rows)
+        sizes = zip(columns["height"].tolist(), columns["width"].tolist(), rows.tolist(), strict=True)
+        move = self._compiled.shapes_kept
+        return [
+            [
+                move(kind, given, height, width, seed=self._seed, epoch=epoch, sample=row, view=view)
+                for view, given in enumerate(views)
+            ]
+            for views, (height, width, row) in zip(shapes, sizes, strict=True)
+        ]
 
     def _moved_boxes(self, boxes: Iterable[Any], rows: Rows, epoch: int) -> list[list[tuple[Any, Any]]]:
         """Return for each sample and view its (boxes, indices of the boxes that were kept)."""

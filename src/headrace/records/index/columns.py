@@ -58,7 +58,7 @@ class Batch:
             elif field.type == "boxes":
                 self.values[field.name] = _BoxColumn(field.name, batch)
             else:
-                self.values[field.name] = open_column(batch, field.name, field.type)
+                self.values[field.name] = open_column(batch, field.name, field.stored)
 
 
 def open_column(batch: pa.RecordBatch, name: str, kind: str) -> Column:
