@@ -9,10 +9,10 @@
 
 #if defined(HEADRACE_X86)
 #include <immintrin.h>
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__)
 #include <arm_acle.h>
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
+
+#include "platform/platform.h"
 #endif
 
 namespace headrace {
@@ -135,7 +135,7 @@ Update with_products() noexcept {
   return can ? update_vpclmul : with_instruction();
 }
 
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__)
 
 __attribute__((target("+crc"))) std::uint32_t update_arm(std::uint32_t crc, const std::uint8_t* p,
                                                          std::size_t n) noexcept {
@@ -144,7 +144,7 @@ __attribute__((target("+crc"))) std::uint32_t update_arm(std::uint32_t crc, cons
   return crc;
 }
 
-Update with_instruction() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? update_arm : update_portable; }
+Update with_instruction() noexcept { return platform::has_arm_crc32() ? update_arm : update_portable; }
 Update with_products() noexcept { return with_instruction(); }
 
 #else

@@ -5,8 +5,6 @@
 # build/third_party. AUTO tries them in this order.
 set(HEADRACE_JPEG AUTO CACHE STRING "Which libjpeg-turbo to use: AUTO, SYSTEM or BUNDLED")
 add_library(headrace_jpeg INTERFACE)
-# Its symbols stay within the module: the process may also hold Pillow's libjpeg, of another version.
-target_link_options(headrace_jpeg INTERFACE $<$<PLATFORM_ID:Linux>:LINKER:--exclude-libs,libjpeg.a>)
 
 set(jpeg_source ${HEADRACE_THIRD_PARTY}/libjpeg-turbo)
 set(jpeg_found OFF)
