@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers wheel clean
+.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers cross wheel clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -104,6 +104,10 @@ locks:  ## Check with clang, if it is installed, that the core locks what it gua
 	for file in cpp/src/*.cpp cpp/src/device/*.cpp cpp/src/loading/*.cpp; do case $$file in *target_*) continue;; esac; \
 	  clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -Icpp/include -Icpp/src \
 	    $$file || exit 1; done
+
+cross:  ## Compile the core for Linux arm64, macOS arm64 and Windows x86-64, without running it; TARGETS are Zig's names
+	test -x $(BIN)/cmake || $(MAKE) --no-print-directory $(VENV)/.packages
+	JOBS=$(JOBS) TARGETS="$(TARGETS)" .ci/cross
 
 wheel:  ## Build a wheel and a source distribution into dist/, and test the wheel without compiler and source tree
 	PYTHON="$(PYTHON)" ARGS="$(ARGS)" .ci/wheel
