@@ -9,6 +9,8 @@
 
 #if defined(HEADRACE_X86)
 #include <immintrin.h>
+
+#include "platform/cpu.h"
 #elif defined(__aarch64__)
 #include <arm_acle.h>
 
@@ -127,12 +129,11 @@ __attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2,crc32"))) std::uint32_
   return update_sse42(update_sse42(0, rest, 64), p, n);
 }
 
-Update with_instruction() noexcept { return __builtin_cpu_supports("sse4.2") ? update_sse42 : update_portable; }
+Update with_instruction() noexcept { return platform::cpu_features().sse42 ? update_sse42 : update_portable; }
 
 Update with_products() noexcept {
-  const bool can = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("vpclmulqdq") &&
-                   __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-  return can ? update_vpclmul : with_instruction();
+  const platform::CpuFeatures& cpu = platform::cpu_features();
+  return cpu.sse42 && cpu.vpclmul ? update_vpclmul : with_instruction();
 }
 
 #elif defined(__aarch64__)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checks.h"
+#include "platform/cpu.h"
 
 #if !defined(_WIN32)
 #include <sys/stat.h>
@@ -120,6 +121,27 @@ void check_time(Checks& checks) {
   checks.expect(platform::process_id() > 0, "a process has an id");
 }
 
+// Against what the compiler's own runtime finds.
+void check_cpu(Checks& checks) {
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+  const platform::CpuFeatures& cpu = platform::cpu_features();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi");
+  const bool f_and_vl = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  const bool slow_pdep = __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2") || __builtin_cpu_is("bdver4");
+  checks.expect(cpu.sse42 == (__builtin_cpu_supports("sse4.2") != 0), "SSE4.2 is found");
+  checks.expect(cpu.avx2 == avx2, "AVX2 is found");
+  checks.expect(cpu.bmi2 == (__builtin_cpu_supports("bmi2") != 0), "BMI2 is found");
+  checks.expect(cpu.fast_pdep == (cpu.bmi2 && !slow_pdep), "a slow pdep is known");
+  checks.expect(cpu.vpclmul == (f_and_vl && __builtin_cpu_supports("vpclmulqdq")), "VPCLMULQDQ is found");
+  checks.expect(cpu.avx512 == (f_and_vl && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                               __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+                               __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("avx512vpopcntdq")),
+                "AVX-512 is found");
+#else
+  static_cast<void>(checks);
+#endif
+}
+
 int run() {
   Checks checks;
   const fs::path folder = fs::temp_directory_path() / ("headrace-" + std::to_string(platform::process_id()));
@@ -128,6 +150,7 @@ int run() {
   fs::remove_all(folder);
   check_memory(checks);
   check_time(checks);
+  check_cpu(checks);
   return checks.report();
 }
 
