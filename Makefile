@@ -44,7 +44,7 @@ $(VENV)/.built: $(VENV)/.installed $(BUILT_FROM)
 	touch $@
 
 test: setup $(VENV)/.torch  ## Run the tests; ARGS are passed to pytest
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 check: setup $(VENV)/.torch  ## Lint, types and formatting
 	$(BIN)/ruff check $(PY)
