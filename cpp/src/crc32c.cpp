@@ -21,8 +21,6 @@ namespace headrace {
 namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // Castagnoli, reflected
-constexpr std::size_t kAhead = 2048;               // bytes that are asked for before they are needed
-constexpr std::size_t kStretch = 256;              // bytes that each of the three side-by-side sums covers
 
 using Update = std::uint32_t (*)(std::uint32_t, const std::uint8_t*, std::size_t) noexcept;
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
@@ -51,6 +49,9 @@ std::uint32_t update_portable(std::uint32_t crc, const std::uint8_t* p, std::siz
 }
 
 #if defined(HEADRACE_X86)
+
+constexpr std::size_t kAhead = 2048;   // bytes that are asked for before they are needed
+constexpr std::size_t kStretch = 256;  // bytes that each of the three side-by-side sums covers
 
 // kCarry[i][b]: the sum that byte b at position i of a CRC register becomes after kStretch zero bytes.
 constexpr std::array<std::array<std::uint32_t, 256>, 4> make_carry() {
