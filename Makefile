@@ -15,7 +15,7 @@ PY := src tests $(wildcard benchmarks examples spec)
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 
 .DEFAULT_GOAL := help
-.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers wheel clean
+.PHONY: arm help setup build test check kernels kernels-sm_80 kernels-sm_90 format stub bench fuzz tsan locks demo peers cross wheel clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 10
@@ -43,8 +43,12 @@ $(VENV)/.built: $(VENV)/.installed $(BUILT_FROM)
 	$(BIN)/cmake --install $(BUILD) --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
 	touch $@
 
+# Tests that measure this machine run after the others. Status 5 means that ARGS selected none of them.
+TESTS := not slow and not gpu and not compiled
+
 test: setup $(VENV)/.torch  ## Run the tests; ARGS are passed to pytest
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile -m "$(TESTS) and not alone" $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -m "$(TESTS) and alone" $(ARGS) || test $$? -eq 5
 
 check: setup $(VENV)/.torch  ## Lint, types and formatting
 	$(BIN)/ruff check $(PY)
@@ -105,6 +109,10 @@ locks:  ## Check with clang, if it is installed, that the core locks what it gua
 	for file in cpp/src/*.cpp cpp/src/device/*.cpp cpp/src/loading/*.cpp; do case $$file in *target_*) continue;; esac; \
 	  clang++ -std=c++20 -fsyntax-only -Wthread-safety -Werror=thread-safety -Icpp/include -Icpp/src \
 	    $$file || exit 1; done
+
+cross:  ## Compile the core for Linux arm64, macOS arm64 and Windows x86-64, without running it; TARGETS are Zig's names
+	test -x $(BIN)/cmake || $(MAKE) --no-print-directory $(VENV)/.packages
+	JOBS=$(JOBS) TARGETS="$(TARGETS)" .ci/cross
 
 wheel:  ## Build a wheel and a source distribution into dist/, and test the wheel without compiler and source tree
 	PYTHON="$(PYTHON)" ARGS="$(ARGS)" .ci/wheel

@@ -6,11 +6,38 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 import headrace
+
+HERE = Path(__file__).parent
+NEED_SOURCES = {
+    "benchmarks": "runs programs of the folder benchmarks",
+    "codec/test_fuzz_corpus.py": "compiles the fuzz targets",
+    "docs/test_architecture_page.py": "compares the page with the sources",
+    "kernels/ptx": "compiles kernels",
+    "kernels/test_carried.py": "reads the sources",
+    "loader/test_path.py": "compares the page with the sources",
+    "offload/test_path.py": "compares the page with the sources",
+    "test_architecture.py": "reads the sources",
+    "test_core.py": "compiles tests in C++",
+    "test_stub.py": "reads the sources",
+    "test_version.py": "reads the sources",
+}
+"""What is left out where there is only an installed wheel, and why (`make wheel`)."""
+
+if not (HERE.parent / "src").is_dir():
+    collect_ignore = [str(HERE / name) for name in NEED_SOURCES]
+
+
+def pytest_report_header():
+    """Say what is left out."""
+    if (HERE.parent / "src").is_dir():
+        return []
+    return ["left out, because the source tree is absent:", *(f"  {name}: {why}" for name, why in NEED_SOURCES.items())]
 
 
 @pytest.fixture(autouse=True)

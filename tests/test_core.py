@@ -13,7 +13,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "dev"
 # A name and arguments, where the defaults would take long.
-TESTS = [["engine"], ["jpeg"], ["parity"], ["pixels"], ["png"], ["pool"], ["program"], ["scheduler"], ["stress", "2"]]
+TESTS = [
+    ["engine"],
+    ["jpeg"],
+    ["parity"],
+    ["pixels"],
+    ["platform"],
+    ["png"],
+    ["pool"],
+    ["program"],
+    ["scheduler"],
+    ["stress", "2"],
+]
 
 
 @pytest.fixture(scope="module")

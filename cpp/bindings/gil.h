@@ -3,7 +3,8 @@
 #pragma once
 
 #include <Python.h>
-#include <unistd.h>
+
+#include "platform/platform.h"
 
 namespace headrace::bindings {
 
@@ -19,7 +20,7 @@ class WithoutGil {
     try {
       PyEval_RestoreThread(thread_);
     } catch (...) {  // what `pthread_exit` throws has no portable name, and nothing else throws
-      for (;;) pause();
+      platform::sleep_forever();
     }
   }
   WithoutGil(const WithoutGil&) = delete;

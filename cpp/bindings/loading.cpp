@@ -3,7 +3,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
@@ -12,6 +11,7 @@
 
 #include "gil.h"
 #include "loading/engine.h"
+#include "platform/platform.h"
 #include "transform.h"
 
 namespace headrace::bindings {
@@ -20,11 +20,11 @@ namespace {
 // Threads do not survive a fork: in a child the engine is only a memory of itself, and must not even be destroyed.
 struct PyEngine {
   std::shared_ptr<Engine> engine;
-  pid_t process = getpid();
+  int process = platform::process_id();
 
   ~PyEngine() {
     if (!engine) return;
-    if (process != getpid()) {
+    if (process != platform::process_id()) {
       new std::shared_ptr<Engine>(engine);  // leaked
     } else {
       const WithoutGil released;
@@ -34,7 +34,7 @@ struct PyEngine {
 
   // It may be closed: what it has done can still be told.
   Engine& ours() const {
-    if (process != getpid())
+    if (process != platform::process_id())
       raise_error("LoaderError",
                   "this engine belongs to the parent process and does not work after a fork; create a new one in the "
                   "child process");
@@ -390,7 +390,7 @@ void register_loading(nb::module_& module) {
           },
           arg("n_bytes"), nb::sig("def memory(self, n_bytes: int) -> typing.Any"))
       .def("close", [](const PyEngine& self) {
-        if (self.process != getpid()) return;
+        if (self.process != platform::process_id()) return;
         const WithoutGil released;
         self.engine->close();
       });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// List, show and force the SIMD target.
+// List, show and force the SIMD target; name a library that the core was linked with.
 #include "headrace/targets.h"
 
+#include <libdeflate.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -37,6 +38,7 @@ void register_targets(nb::module_& module) {
   module.def("targets", &list_targets, nb::sig("def targets() -> tuple[str, ...]"));
   module.def("active_target", &active_target);
   module.def("use_target", &force_target, nb::arg("name"));
+  module.def("inflate_library", [] { return "libdeflate " LIBDEFLATE_VERSION_STRING; });
 }
 
 }  // namespace headrace::bindings

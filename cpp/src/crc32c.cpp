@@ -9,18 +9,18 @@
 
 #if defined(HEADRACE_X86)
 #include <immintrin.h>
-#elif defined(__aarch64__) && defined(__linux__)
+
+#include "platform/cpu.h"
+#elif defined(__aarch64__)
 #include <arm_acle.h>
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
+
+#include "platform/platform.h"
 #endif
 
 namespace headrace {
 namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // Castagnoli, reflected
-constexpr std::size_t kAhead = 2048;               // bytes that are asked for before they are needed
-constexpr std::size_t kStretch = 256;              // bytes that each of the three side-by-side sums covers
 
 using Update = std::uint32_t (*)(std::uint32_t, const std::uint8_t*, std::size_t) noexcept;
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
@@ -49,6 +49,9 @@ std::uint32_t update_portable(std::uint32_t crc, const std::uint8_t* p, std::siz
 }
 
 #if defined(HEADRACE_X86)
+
+constexpr std::size_t kAhead = 2048;   // bytes that are asked for before they are needed
+constexpr std::size_t kStretch = 256;  // bytes that each of the three side-by-side sums covers
 
 // kCarry[i][b]: the sum that byte b at position i of a CRC register becomes after kStretch zero bytes.
 constexpr std::array<std::array<std::uint32_t, 256>, 4> make_carry() {
@@ -127,15 +130,14 @@ __attribute__((target("avx512f,avx512vl,vpclmulqdq,sse4.2,crc32"))) std::uint32_
   return update_sse42(update_sse42(0, rest, 64), p, n);
 }
 
-Update with_instruction() noexcept { return __builtin_cpu_supports("sse4.2") ? update_sse42 : update_portable; }
+Update with_instruction() noexcept { return platform::cpu_features().sse42 ? update_sse42 : update_portable; }
 
 Update with_products() noexcept {
-  const bool can = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("vpclmulqdq") &&
-                   __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-  return can ? update_vpclmul : with_instruction();
+  const platform::CpuFeatures& cpu = platform::cpu_features();
+  return cpu.sse42 && cpu.vpclmul ? update_vpclmul : with_instruction();
 }
 
-#elif defined(__aarch64__) && defined(__linux__)
+#elif defined(__aarch64__)
 
 __attribute__((target("+crc"))) std::uint32_t update_arm(std::uint32_t crc, const std::uint8_t* p,
                                                          std::size_t n) noexcept {
@@ -144,7 +146,7 @@ __attribute__((target("+crc"))) std::uint32_t update_arm(std::uint32_t crc, cons
   return crc;
 }
 
-Update with_instruction() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0 ? update_arm : update_portable; }
+Update with_instruction() noexcept { return platform::has_arm_crc32() ? update_arm : update_portable; }
 Update with_products() noexcept { return with_instruction(); }
 
 #else

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels.h"
+#include "platform/cpu.h"
 
 namespace headrace {
 namespace {
@@ -26,18 +27,10 @@ const Available& available() noexcept {
     Available a;
     a.add(scalar_kernels());
 #if defined(HEADRACE_X86)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi"))
-      a.add(avx2_kernels());
-    // Before Zen 3, AMD's pdep and pext are microcode that takes hundreds of cycles.
-    const bool slow_pdep = __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2") || __builtin_cpu_is("bdver4");
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("bmi2") && !slow_pdep)
-      a.add(avx2_bmi2_kernels());
-    if (__builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vbmi") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bitalg") &&
-        __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("bmi2"))
-      a.add(avx512_kernels());
+    const platform::CpuFeatures& cpu = platform::cpu_features();
+    if (cpu.avx2) a.add(avx2_kernels());
+    if (cpu.avx2 && cpu.fast_pdep) a.add(avx2_bmi2_kernels());
+    if (cpu.avx512 && cpu.bmi2) a.add(avx512_kernels());
 #endif
 #if defined(HEADRACE_NEON)
     a.add(neon_kernels());

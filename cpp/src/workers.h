@@ -6,12 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <thread>
 
 #include "headrace/status.h"
+#include "platform/platform.h"
 #include "thread_safety.h"
 
 namespace headrace {
@@ -19,7 +19,7 @@ namespace headrace {
 struct KeptMemory {
   void* p = nullptr;
   std::size_t bytes = 0;
-  ~KeptMemory() { std::free(p); }
+  ~KeptMemory() { platform::free_aligned(p); }
 };
 
 // Memory, 64-byte aligned, zeroed when it is new; false if there was none. A thread keeps its last one: to map and
@@ -35,16 +35,16 @@ class Scratch {
       return;
     }
     bytes_ = (bytes + 63) / 64 * 64;
-    p_ = std::aligned_alloc(64, bytes_);
+    p_ = platform::allocate_aligned(64, bytes_);
     if (p_) std::memset(p_, 0, bytes_);
   }
   ~Scratch() {
     if (p_ && bytes_ <= kKept && bytes_ > kept_.bytes) {
-      std::free(kept_.p);
+      platform::free_aligned(kept_.p);
       kept_.p = p_;
       kept_.bytes = bytes_;
     } else {
-      std::free(p_);
+      platform::free_aligned(p_);
     }
   }
   Scratch(const Scratch&) = delete;

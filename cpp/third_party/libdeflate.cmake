@@ -12,8 +12,6 @@ endforeach()
 target_include_directories(headrace_deflate SYSTEM PUBLIC ${deflate_source})
 target_compile_features(headrace_deflate PRIVATE c_std_11)
 target_compile_options(headrace_deflate PRIVATE $<$<CONFIG:Release>:-O2>)
-# Its symbols stay within the module: the process may have another libdeflate.
-target_link_options(headrace_deflate INTERFACE $<$<PLATFORM_ID:Linux>:LINKER:--exclude-libs,libheadrace_deflate.a>)
 if(SKBUILD)
   install(FILES ${deflate_source}/COPYING DESTINATION headrace/licenses RENAME libdeflate.txt)
 endif()

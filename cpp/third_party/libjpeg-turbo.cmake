@@ -5,8 +5,6 @@
 # build/third_party. AUTO tries them in this order.
 set(HEADRACE_JPEG AUTO CACHE STRING "Which libjpeg-turbo to use: AUTO, SYSTEM or BUNDLED")
 add_library(headrace_jpeg INTERFACE)
-# Its symbols stay within the module: the process may also hold Pillow's libjpeg, of another version.
-target_link_options(headrace_jpeg INTERFACE $<$<PLATFORM_ID:Linux>:LINKER:--exclude-libs,libjpeg.a>)
 
 set(jpeg_source ${HEADRACE_THIRD_PARTY}/libjpeg-turbo)
 set(jpeg_found OFF)
@@ -63,9 +61,10 @@ if(NOT jpeg_found AND NOT HEADRACE_JPEG STREQUAL "SYSTEM" AND EXISTS ${jpeg_sour
   set(jpeg_archive ${jpeg_build}/libjpeg.a)
   set(jpeg_options -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DWITH_TOOLS=OFF -DWITH_TESTS=OFF
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
-    -DCMAKE_POLICY_VERSION_MINIMUM=3.5)
+    -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DCMAKE_INSTALL_PREFIX=${jpeg_build}/prefix)
   foreach(name CMAKE_C_COMPILER_LAUNCHER CMAKE_C_COMPILER_TARGET CMAKE_SYSTEM_NAME CMAKE_SYSTEM_PROCESSOR
-      CMAKE_OSX_ARCHITECTURES CMAKE_OSX_DEPLOYMENT_TARGET CMAKE_AR CMAKE_RANLIB CMAKE_MAKE_PROGRAM)
+      CMAKE_OSX_ARCHITECTURES CMAKE_OSX_DEPLOYMENT_TARGET CMAKE_AR CMAKE_RANLIB CMAKE_RC_COMPILER
+      CMAKE_MAKE_PROGRAM)
     if(${name} AND (CMAKE_CROSSCOMPILING OR NOT name MATCHES "SYSTEM"))
       list(APPEND jpeg_options -D${name}=${${name}})
     endif()

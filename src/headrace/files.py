@@ -20,6 +20,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from headrace import system
+
 __all__ = [
     "TEMPORARY_SUFFIX",
     "atomic_path",
@@ -27,7 +29,6 @@ __all__ = [
     "publish",
     "read_at",
     "read_file",
-    "sync_folder",
     "write_atomic",
 ]
 
@@ -88,29 +89,25 @@ def read_file(path: str | PathLike[str], max_bytes: int | None = None) -> bytes:
 def read_at(handle: int, offset: int, memory: Any) -> int:
     """Fill a writable buffer from an offset of a file and return the number of bytes read: fewer at its end.
 
-    Uses `pread`: a truncated file gives a short count and a bad sector an OSError. With a mapped file both would kill
+    Maps nothing: a truncated file gives a short count and a bad sector an OSError. With a mapped file both would kill
     the process with SIGBUS.
     """
     wanted = memoryview(memory).cast("B")
     done = 0
     while done < len(wanted):
-        got = os.preadv(handle, [wanted[done:]], offset + done)
+        got = system.read_into(handle, wanted[done:], offset + done)
         if got == 0:
             break
         done += got
     return done
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the renames in a folder survive a power failure."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
 def publish(temporary: Path, path: Path) -> None:
     """Sync a finished temporary file, rename it to its final name and sync the folder."""
-    _sync(temporary, os.O_RDONLY)
+    with temporary.open("rb" if os.name == "posix" else "rb+") as stream:  # Windows syncs what may be written
+        os.fsync(stream.fileno())
     temporary.replace(path)
-    sync_folder(path.parent)
+    system.sync_folder(path.parent)
 
 
 @contextmanager
@@ -141,11 +138,3 @@ def write_atomic(path: Path, content: bytes, *, overwrite: bool = True) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path, flags: int) -> None:
-    handle = os.open(path, flags)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

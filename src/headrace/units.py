@@ -8,6 +8,8 @@ import os
 import re
 import sys
 
+from headrace import system
+
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MIN_RATE = 1000.0
 """Bytes per second. In a smaller rate the unit is probably missing."""
@@ -18,9 +20,8 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     if sys.version_info >= (3, 13):
         return os.process_cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    cores = system.affinity()
+    return len(cores) if cores is not None else os.cpu_count() or 1
 
 
 def parse_bytes(text: str) -> int:

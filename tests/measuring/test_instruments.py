@@ -29,6 +29,8 @@ from headrace.measuring import (
 from headrace.measuring._stopwatch import pass_over
 from headrace.records import Dataset
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

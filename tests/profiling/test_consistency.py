@@ -31,6 +31,8 @@ from headrace.profiling import (
 from headrace.profiling.judging._reconcile import model_run
 from headrace.units import number_text
 
+pytestmark = pytest.mark.alone
+
 rates = st.floats(5.0, 20_000.0)
 maybe_rates = st.none() | rates
 spreads = st.none() | st.floats(0.0, 0.5)

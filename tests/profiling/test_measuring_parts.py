@@ -21,6 +21,8 @@ from headrace.profiling.stages import _files, _runs
 from headrace.profiling.stages._files import RawLoader, RawSample, StorageThrottle
 from headrace.profiling.subjects import _foreign, _schedule, _settings
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

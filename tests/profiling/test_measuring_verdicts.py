@@ -20,6 +20,8 @@ import headrace
 from headrace.loader import limit_storage
 from headrace.transforms import RandomResizedCrop
 
+pytestmark = pytest.mark.alone
+
 SECONDS = 0.7
 
 

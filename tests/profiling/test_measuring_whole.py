@@ -36,6 +36,8 @@ from headrace.errors import HeadraceError, ProfileError
 from headrace.profiling.report import _html
 from headrace.transforms import CenterCrop, PerBatch
 
+pytestmark = pytest.mark.alone
+
 SHORT = 0.4
 
 

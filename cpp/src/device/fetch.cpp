@@ -1,38 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/fetch.h"
 
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
-#include "workers.h"
+#include "platform/platform.h"
 #include "thread_safety.h"
+#include "workers.h"
 
 namespace headrace::device {
 namespace {
 
-constexpr int kMaxParts = 256;                 // of a read; POSIX promises 16, Linux and macOS take 1024
 constexpr std::uint64_t kMaxGap = 64 << 10;    // a read that goes on over such a gap is no slower than two
 constexpr std::uint64_t kGapPart = 16 << 10;   // of which nobody wants to see anything
 constexpr std::uint64_t kMaxRead = 256 << 10;  // so that a tile is still in the cache when its sum is taken
 
 // Read on until all parts are full. Uses the parts up.
-bool read_parts(int file, iovec* parts, int count, std::uint64_t offset) noexcept {
-  while (count > 0) {
-    const ssize_t got = ::preadv(file, parts, count, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
+bool read_parts(int file, std::span<platform::Part> parts, std::uint64_t offset) noexcept {
+  while (!parts.empty()) {
+    const std::int64_t got = platform::read_parts_at(file, parts, offset);
     if (got <= 0) return false;
     offset += static_cast<std::uint64_t>(got);
     auto left = static_cast<std::size_t>(got);
-    for (; count > 0 && left >= parts->iov_len; ++parts, --count) left -= parts->iov_len;
-    if (count > 0) {
-      parts->iov_base = static_cast<std::uint8_t*>(parts->iov_base) + left;
-      parts->iov_len -= left;
-    }
+    for (; !parts.empty() && left >= parts[0].size; parts = parts.subspan(1)) left -= parts[0].size;
+    if (!parts.empty()) parts[0] = {parts[0].memory + left, parts[0].size - left};
   }
   return true;
 }
@@ -94,20 +85,20 @@ class Fetch {
   std::size_t read(std::size_t column, std::size_t end) noexcept {
     Stored& own = images_[get(kTileImage, column)];
     std::uint8_t gap[kGapPart];
-    iovec parts[kMaxParts];
-    int count = 0;
+    platform::Part parts[platform::kMaxParts];
+    std::size_t count = 0;
     const std::uint64_t begin = get(kTileSource, column);
     std::uint64_t upto = begin;
     std::size_t next = column;
-    constexpr int kMaxPartsOfTile = 1 + kMaxGap / kGapPart;
-    for (; next < end && count + kMaxPartsOfTile <= kMaxParts && upto - begin < kMaxRead; ++next) {
+    constexpr std::size_t kMaxPartsOfTile = 1 + kMaxGap / kGapPart;
+    for (; next < end && count + kMaxPartsOfTile <= platform::kMaxParts && upto - begin < kMaxRead; ++next) {
       const std::uint64_t source = get(kTileSource, next), length = get(kTileLength, next);
       if (source < upto || source - upto > kMaxGap) break;
-      for (; upto < source; upto += parts[count++].iov_len) parts[count] = {gap, std::min(source - upto, kGapPart)};
+      for (; upto < source; upto += parts[count++].size) parts[count] = {gap, std::min(source - upto, kGapPart)};
       parts[count++] = {&payload_[get(kTileAt, next)], length};
       upto = source + length;
     }
-    if (!read_parts(own.file, parts, count, own.offset + begin)) {
+    if (!read_parts(own.file, {parts, count}, own.offset + begin)) {
       fail(column, {Code::unreadable, "the file ends too early, or cannot be read", begin});
       return column;
     }
@@ -143,12 +134,6 @@ class Fetch {
   Fetched failed_;
 };
 
-double thread_seconds() noexcept {
-  timespec spent{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
-  return static_cast<double>(spent.tv_sec) + 1e-9 * static_cast<double>(spent.tv_nsec);
-}
-
 // Run `work(begin, end)` for each of the pieces that `next(begin)` cuts [0, n) into, on several threads. Gives the CPU
 // seconds of those that are not the caller's.
 template <class Next, class Work>
@@ -166,7 +151,7 @@ double spread(std::size_t n, unsigned threads, const Next& next, const Work& wor
     for (std::size_t begin, end; take(begin, end);) work(begin, end);
     if (number == 0) return;
     const MutexLock lock(mutex);
-    seconds += thread_seconds();
+    seconds += platform::thread_seconds();
   });
   return seconds;
 }
@@ -177,8 +162,8 @@ double read_pieces(std::span<Piece> pieces, unsigned threads) noexcept {
   return spread(
       pieces.size(), threads, [](std::size_t i) { return i + 1; },
       [&](std::size_t i, std::size_t) {
-        iovec part{pieces[i].to, pieces[i].length};
-        pieces[i].read = pieces[i].length == 0 || read_parts(pieces[i].file, &part, 1, pieces[i].offset);
+        platform::Part part{pieces[i].to, pieces[i].length};
+        pieces[i].read = pieces[i].length == 0 || read_parts(pieces[i].file, {&part, 1}, pieces[i].offset);
       });
 }
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loading/pool.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
+
+#include "platform/platform.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -29,13 +26,10 @@ Block* map_block(std::size_t size) noexcept {
   const std::size_t unit = size >= kHugePage ? kHugePage : kPage;
   const std::size_t wanted = size >= kHugePage ? size + kExtraBytes : std::max<std::size_t>(size, 1);
   const std::size_t rounded = (wanted + unit - 1) / unit * unit;
-  void* memory = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
-#if defined(MADV_HUGEPAGE)
-  if (unit == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
-#endif
+  void* memory = platform::map_memory(rounded, unit == kHugePage);
+  if (!memory) return nullptr;
   auto* block = new (std::nothrow) Block{static_cast<std::uint8_t*>(memory), rounded};
-  if (!block) munmap(memory, rounded);
+  if (!block) platform::unmap_memory(memory, rounded);
   return block;
 }
 
@@ -50,32 +44,13 @@ void limit_block(const Block& block, std::size_t size) noexcept {
 }
 
 void unmap_block(Block* block) noexcept {
-  munmap(block->data, block->size);
+  platform::unmap_memory(block->data, block->size);
   delete block;
-}
-
-// The number in a file of the kernel; UINT64_MAX if it has none, as for "max".
-std::uint64_t number_in(const char* path) noexcept {
-  const int handle = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (handle < 0) return UINT64_MAX;
-  char text[32] = {};
-  const ssize_t got = ::read(handle, text, sizeof text - 1);
-  ::close(handle);
-  char* end = text;
-  const std::uint64_t number = got > 0 ? std::strtoull(text, &end, 10) : 0;
-  return end == text ? UINT64_MAX : number;
 }
 
 }  // namespace
 
-std::uint64_t usable_memory() noexcept {
-  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  const std::uint64_t machine =
-      pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : UINT64_MAX;
-  const std::uint64_t group =
-      std::min(number_in("/sys/fs/cgroup/memory.max"), number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-  return std::min({machine, group, std::uint64_t{1} << 62});
-}
+std::uint64_t usable_memory() noexcept { return std::min(platform::usable_memory(), std::uint64_t{1} << 62); }
 
 Pool::~Pool() {
   for (Block* block : free_) unmap_block(block);
@@ -114,9 +89,7 @@ std::shared_ptr<Block> Pool::acquire(std::size_t size) noexcept {
 std::shared_ptr<Block> Pool::acquire_present(std::size_t size) noexcept {
   std::shared_ptr<Block> block = acquire(size);
   if (block) limit_block(*block, block->size);  // its user may fill all of it
-#if defined(MADV_POPULATE_WRITE)
-  if (block) madvise(block->data, block->size, MADV_POPULATE_WRITE);  // optional: older kernels refuse
-#endif
+  if (block) platform::populate_memory(block->data, block->size);
   return block;
 }
 

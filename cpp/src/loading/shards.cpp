@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loading/shards.h"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -14,6 +8,7 @@
 #include <new>
 
 #include "kernels.h"
+#include "platform/platform.h"
 
 namespace headrace {
 namespace {
@@ -22,47 +17,24 @@ namespace {
 constexpr std::uint64_t kBlock = 4096;
 
 // Leave most handles to the trainer.
-std::size_t max_open_files() noexcept {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 4096;
-  return std::clamp<std::size_t>(limit.rlim_cur / 4, 16, 4096);
-}
+std::size_t max_open_files() noexcept { return std::clamp<std::size_t>(platform::max_open_files() / 4, 16, 4096); }
 
 Status unreadable(const char* what, std::uint64_t offset) noexcept { return {Code::unreadable, what, offset, -1}; }
-
-struct Tried {
-  std::uint64_t bytes = 0;
-  bool impossible = false;
-};
 
 bool still_there(const Identity& identity) noexcept {
   if (identity.path.empty()) return true;
   std::array<char, 64> ending{};
   const std::size_t n = identity.ending.size();
   if (n > ending.size() || n > identity.size) return false;
-  const int handle = ::open(identity.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  bool direct = false;
+  const int handle = platform::open_file(identity.path.c_str(), direct);
   if (handle < 0) return false;
-  struct stat found{};
-  const bool same =
-      ::fstat(handle, &found) == 0 && S_ISREG(found.st_mode) &&
-      static_cast<std::uint64_t>(found.st_size) == identity.size &&
-      ::pread(handle, ending.data(), n, static_cast<off_t>(identity.size - n)) == static_cast<ssize_t>(n) &&
-      std::equal(identity.ending.begin(), identity.ending.end(), ending.begin());
-  ::close(handle);
+  platform::FileStatus found;
+  const bool same = platform::file_status(handle, found) && found.is_regular && found.size == identity.size &&
+                    platform::read_at(handle, ending.data(), n, identity.size - n) == static_cast<std::int64_t>(n) &&
+                    std::equal(identity.ending.begin(), identity.ending.end(), ending.begin());
+  platform::close_file(handle);
   return same;
-}
-
-// Read as much as the kernel has in memory, without waiting for a device.
-Tried try_read(int handle, std::uint8_t* memory, std::uint64_t n, std::uint64_t offset) noexcept {
-#if defined(RWF_NOWAIT)
-  const iovec part{memory, n};
-  const ssize_t got = ::preadv2(handle, &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
-  if (got >= 0) return {static_cast<std::uint64_t>(got), false};
-  return {0, errno != EAGAIN && errno != EINTR};
-#else
-  static_cast<void>(handle), static_cast<void>(memory), static_cast<void>(n), static_cast<void>(offset);
-  return {0, true};
-#endif
 }
 
 }  // namespace
@@ -80,7 +52,7 @@ struct Shards::File {
   bool direct;
 
   File(int opened, bool is_direct) noexcept : handle(opened), direct(is_direct) {}
-  ~File() { ::close(handle); }
+  ~File() { platform::close_file(handle); }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 };
@@ -102,14 +74,14 @@ Status Shards::check(std::uint32_t shard, std::uint64_t offset, std::uint64_t le
 
 // The shard comes first: if the dataset is replaced between the two looks, the second one shows it.
 Status Shards::check_opened(int handle, std::uint32_t shard) const noexcept {
-  struct stat found{};
-  if (::fstat(handle, &found) != 0 || !S_ISREG(found.st_mode)) return unreadable("the shard is not a regular file", 0);
-  const auto size = static_cast<std::uint64_t>(found.st_size);
-  if (size != shards_[shard].size)
-    return unreadable(size < shards_[shard].size
+  platform::FileStatus found;
+  if (!platform::file_status(handle, found) || !found.is_regular)
+    return unreadable("the shard is not a regular file", 0);
+  if (found.size != shards_[shard].size)
+    return unreadable(found.size < shards_[shard].size
                           ? "the shard was cut short: restore it or build again"
                           : "the shard is longer than dataset.json has recorded: restore it or build again",
-                      std::min(size, shards_[shard].size));
+                      std::min(found.size, shards_[shard].size));
   return still_there(identity_)
              ? Status{}
              : unreadable("the dataset has been rebuilt or removed since it was opened: open it again", 0);
@@ -118,18 +90,8 @@ Status Shards::check_opened(int handle, std::uint32_t shard) const noexcept {
 std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) noexcept {
   const MutexLock lock(mutex_);
   if (files_[shard]) return files_[shard];
-  const char* path = shards_[shard].path.c_str();
-  // O_NONBLOCK: a pipe or a device in the place of a shard is refused, not waited for. Reads of files ignore it.
-  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   bool direct = direct_;
-  int handle = -1;
-#if defined(O_DIRECT)
-  if (direct) handle = ::open(path, kFlags | O_DIRECT);
-#endif
-  if (handle < 0) {
-    direct = false;
-    handle = ::open(path, kFlags);
-  }
+  const int handle = platform::open_file(shards_[shard].path.c_str(), direct);
   if (handle < 0) {
     status = errno == ENOENT ? unreadable("the shard is missing: restore it or build again", 0)
              : errno == EMFILE || errno == ENFILE
@@ -138,7 +100,7 @@ std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) 
     return nullptr;
   }
   if (status = check_opened(handle, shard); !status) {
-    ::close(handle);
+    platform::close_file(handle);
     return nullptr;
   }
   try {
@@ -152,7 +114,7 @@ std::shared_ptr<Shards::File> Shards::open(std::uint32_t shard, Status& status) 
     ++open_count_;
     return file;
   } catch (const std::bad_alloc&) {
-    ::close(handle);
+    platform::close_file(handle);
     status = {Code::no_memory, "no memory to open a shard", 0, -1};
     return nullptr;
   }
@@ -210,9 +172,9 @@ Status Shards::fill(const File& file, Span& span, ReadObserver& observer, bool& 
   if (!file.direct) {
     observer.resume();
     if (can_try_.load(std::memory_order_relaxed)) {
-      const Tried tried = try_read(file.handle, span.memory, span.wanted, span.begin);
-      span.done = tried.bytes;
-      if (tried.impossible) can_try_.store(false, std::memory_order_relaxed);
+      const platform::CachedRead cached = platform::read_cached_at(file.handle, span.memory, span.wanted, span.begin);
+      span.done = cached.bytes;
+      if (!cached.is_supported) can_try_.store(false, std::memory_order_relaxed);
     }
   }
   if (span.done < span.wanted) {
@@ -222,9 +184,7 @@ Status Shards::fill(const File& file, Span& span, ReadObserver& observer, bool& 
     const auto start = Clock::now();
     while (span.done < span.wanted) {
       const std::uint64_t ask = (file.direct ? span.room : span.wanted) - span.done;
-      const auto at = static_cast<off_t>(span.begin + span.done);
-      const ssize_t got = ::pread(file.handle, span.memory + span.done, ask, at);
-      if (got < 0 && errno == EINTR) continue;
+      const std::int64_t got = platform::read_at(file.handle, span.memory + span.done, ask, span.begin + span.done);
       if (got < 0) return unreadable("the device failed to read the shard", span.begin + span.done);
       if (got == 0)
         return unreadable("the shard ends too early: it was cut short; restore it or build again",
@@ -264,13 +224,9 @@ void Shards::note_slow(double seconds, std::size_t n) noexcept {
 }
 
 void Shards::hint(std::uint32_t shard, std::uint64_t offset, std::uint64_t n) noexcept {
-#if defined(POSIX_FADV_WILLNEED)
+  if constexpr (!platform::kHasReadAhead) return;
   Status status;
-  if (const std::shared_ptr<File> file = open(shard, status))
-    ::posix_fadvise(file->handle, static_cast<off_t>(offset), static_cast<off_t>(n), POSIX_FADV_WILLNEED);
-#else
-  static_cast<void>(shard), static_cast<void>(offset), static_cast<void>(n);
-#endif
+  if (const std::shared_ptr<File> file = open(shard, status)) platform::will_read(file->handle, offset, n);
 }
 
 }  // namespace headrace

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loading/whole_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 
 #include "headrace/codec.h"
 #include "loading/byte_source.h"
+#include "platform/platform.h"
 
 namespace headrace {
 namespace {
@@ -37,10 +34,10 @@ WholeFile read_whole_file(int handle, std::span<std::uint8_t> memory, bool direc
     file.error = error;
     return file;
   };
-  struct stat status{};
-  if (::fstat(handle, &status) != 0) return failed(errno);
-  if (!S_ISREG(status.st_mode)) return failed(S_ISDIR(status.st_mode) ? EISDIR : ENXIO);
-  file.size = static_cast<std::uint64_t>(status.st_size);
+  platform::FileStatus status;
+  if (!platform::file_status(handle, status)) return failed(errno);
+  if (!status.is_regular) return failed(status.is_folder ? EISDIR : ENXIO);
+  file.size = status.size;
   // A direct read fills up its last block.
   const std::uint64_t room = direct ? (file.size + kBlock - 1) / kBlock * kBlock : file.size;
   if (room > memory.size()) return file;
@@ -51,8 +48,7 @@ WholeFile read_whole_file(int handle, std::span<std::uint8_t> memory, bool direc
   std::uint64_t done = 0;
   while (done < file.size) {
     const std::uint64_t ask = std::min(step, room - done);
-    const ssize_t got = ::pread(handle, memory.data() + done, ask, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
+    const std::int64_t got = platform::read_at(handle, memory.data() + done, ask, done);
     if (got < 0) return failed(errno);
     if (got == 0) break;
     const std::uint64_t n = std::min(static_cast<std::uint64_t>(got), file.size - done);
@@ -61,9 +57,7 @@ WholeFile read_whole_file(int handle, std::span<std::uint8_t> memory, bool direc
     if (direct && done < file.size && done % kBlock != 0) return failed(EINVAL);  // the next read could not go on
   }
   file.size = done;
-#if defined(POSIX_FADV_DONTNEED)
-  if (!direct) ::posix_fadvise(handle, 0, 0, POSIX_FADV_DONTNEED);
-#endif
+  if (!direct) platform::will_not_read_again(handle);
   return file;
 }
 

@@ -241,12 +241,14 @@ inline void scatter_steps(const U16* steps, std::uint16_t* p, std::ptrdiff_t row
     }
 }
 
-// Thirty-two pixels of three or four interleaved bytes.
+// Thirty-two pixels of three or four interleaved bytes. In clang the stores are macros, which take no braces.
 inline void store_interleaved3(std::uint8_t* p, U8 r, U8 g, U8 b) {
-  vst3q_u8(p, {{r.lo, g.lo, b.lo}});
-  vst3q_u8(p + 48, {{r.hi, g.hi, b.hi}});
+  const uint8x16x3_t low{{r.lo, g.lo, b.lo}}, high{{r.hi, g.hi, b.hi}};
+  vst3q_u8(p, low);
+  vst3q_u8(p + 48, high);
 }
 inline void store_interleaved4(std::uint8_t* p, U8 r, U8 g, U8 b, U8 a) {
-  vst4q_u8(p, {{r.lo, g.lo, b.lo, a.lo}});
-  vst4q_u8(p + 64, {{r.hi, g.hi, b.hi, a.hi}});
+  const uint8x16x4_t low{{r.lo, g.lo, b.lo, a.lo}}, high{{r.hi, g.hi, b.hi, a.hi}};
+  vst4q_u8(p, low);
+  vst4q_u8(p + 64, high);
 }

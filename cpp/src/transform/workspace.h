@@ -4,7 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+
+#include "platform/platform.h"
 
 namespace headrace {
 
@@ -12,16 +13,16 @@ namespace headrace {
 class Buffer {
  public:
   Buffer() noexcept = default;
-  ~Buffer() { std::free(p_); }
+  ~Buffer() { platform::free_aligned(p_); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
   // At least `bytes`, contents unspecified; null if there is no memory.
   std::uint8_t* reserve(std::size_t bytes) noexcept {
     if (bytes > size_) {
-      std::free(p_);
+      platform::free_aligned(p_);
       const std::size_t rounded = (bytes + bytes / 4 + 4095) / 4096 * 4096;
-      p_ = std::aligned_alloc(64, rounded);
+      p_ = platform::allocate_aligned(64, rounded);
       size_ = p_ ? rounded : 0;
     }
     return static_cast<std::uint8_t*>(p_);
@@ -31,7 +32,7 @@ class Buffer {
   // Free the memory if it is more than `bytes`.
   void shrink(std::size_t bytes) noexcept {
     if (size_ <= bytes) return;
-    std::free(p_);
+    platform::free_aligned(p_);
     p_ = nullptr;
     size_ = 0;
   }

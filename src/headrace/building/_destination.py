@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -16,10 +15,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from headrace import system
 from headrace.building._parts import Part, read_part, write_part
 from headrace.building._swap import keep_hidden_files, path_of_new, recover, swap
 from headrace.errors import BuildError
-from headrace.files import TEMPORARY_SUFFIX, atomic_path, publish, sync_folder
+from headrace.files import TEMPORARY_SUFFIX, atomic_path, publish
 from headrace.records.checksum import sum_file
 from headrace.records.manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
 from headrace.records.schema import Field, arrow_schema
@@ -166,7 +166,7 @@ class Destination:
         for path in (self.folder / SHARDS).glob("*.hrs"):
             if path.stem.isdecimal() and int(path.stem) >= n_shards:
                 path.unlink()
-        sync_folder(self.folder / SHARDS)
+        system.sync_folder(self.folder / SHARDS)
         if self._replaces:
             # The options stay until after the swap: by them `_prepare` distinguishes the new dataset from the old one.
             try:
@@ -177,7 +177,7 @@ class Destination:
                     f"is complete in {self.folder}: move it, or correct that and build again"
                 ) from error
         remove_building(self.path)
-        sync_folder(self.path)
+        system.sync_folder(self.path)
 
 
 def refuse_finished(folder: Path, because: str = "") -> None:
@@ -238,7 +238,7 @@ def _take_lock(path: Path, folder: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock_file(handle)
         except BlockingIOError:
             holder = os.read(handle, 200).decode(errors="replace").strip() or "another process"
             os.close(handle)

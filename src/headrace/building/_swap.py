@@ -19,7 +19,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from headrace.files import sync_folder
+from headrace.system import sync_folder
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader: batches of a dataset for training, in a fixed order, made by threads that do not hold the GIL."""
 
-from headrace.loader._environment import decoders, devices
+from headrace.loader._environment import decoders, devices, libraries
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
 from headrace.loader._pixel_maker import PixelMaker
@@ -18,6 +18,7 @@ __all__ = [
     "compiled_transform",
     "decoders",
     "devices",
+    "libraries",
     "limit_storage",
     "storage_limit",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoders and devices that a loader can use on this machine."""
+"""The decoders, their libraries and the devices that a loader can use on this machine."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def decoders() -> dict[str, str]:
         else:
             found[form] = "headrace, in the core"
     return found
+
+
+def libraries() -> dict[str, str]:
+    """Return the version of each library that the C++ core was linked with."""
+    names = (_core.jpeg_library(), _core.inflate_library())
+    return {name: version for name, _, version in (name.partition(" ") for name in names)}
 
 
 def devices() -> dict[str, str]:

@@ -19,21 +19,24 @@ from typing import Any, Self
 
 import numpy as np
 
+from headrace import system
+from headrace.files import read_at
+
 BLOCK = 4096
 """Direct reads need offsets, lengths and memory in blocks; this size suits every disk in use."""
 
 
 def drop(paths: Iterable[str | Path]) -> None:
     """Evict files from the page cache; pages that are not written yet are written first."""
-    if not hasattr(os, "posix_fadvise"):
+    if not system.can_evict():
         return
     for path in paths:
         with Path(path).open("rb", buffering=0) as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            system.evict(file.fileno())
             if _cached_pages(file.fileno())[0]:
                 # Only then: syncing takes milliseconds on a busy disk.
                 os.fdatasync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                system.evict(file.fileno())
 
 
 def cached_share(paths: Iterable[str | Path]) -> float | None:
@@ -78,10 +81,15 @@ def read_file(path: str, offset: int = 0, n_bytes: int | None = None) -> bytes:
     """Read a file, or a part of it, through the page cache."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        wanted = os.fstat(handle).st_size - offset if n_bytes is None else n_bytes
-        return os.pread(handle, wanted, offset)
+        return read_part(handle, offset, os.fstat(handle).st_size - offset if n_bytes is None else n_bytes)
     finally:
         os.close(handle)
+
+
+def read_part(handle: int, offset: int, n_bytes: int) -> bytes:
+    """Read a part of an open file, through the page cache."""
+    content = bytearray(n_bytes)
+    return bytes(content[: read_at(handle, offset, content)])
 
 
 class DirectReader:
@@ -91,7 +99,7 @@ class DirectReader:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        flag = getattr(os, "O_DIRECT", None)
+        flag = system.DIRECT_FLAG
         if flag is None:
             raise OSError("this system has no direct reads")
         self._buffers = threading.local()
@@ -116,4 +124,4 @@ class DirectReader:
         if buffer is None or len(buffer) < needed:
             buffer = self._buffers.map = mmap.mmap(-1, needed)  # starts at a page boundary, as direct reads need
         with memoryview(buffer)[:needed] as view:
-            return os.preadv(self._handles[path], [view], start)
+            return system.read_into(self._handles[path], view, start)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from headrace import system
 
 _PROC = Path("/proc")
 _MAX_OTHER_LOAD = 0.25
@@ -81,23 +82,23 @@ class NoiseMonitor:
 @contextmanager
 def held_to(cores: int) -> Iterator[None]:
     """Restrict this thread, and what it starts, to some of its cores, where the system supports it."""
-    if not hasattr(os, "sched_getaffinity"):
+    before = system.affinity()
+    if before is None:
         yield
         return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, sorted(before)[:cores])
+    system.set_affinity(sorted(before)[:cores])
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        system.set_affinity(before)
 
 
 def cpu_seconds() -> float:
     """Return the CPU time so far of this process, its children that ended, and its descendants that run."""
     spent = os.times()
-    descendant_ticks = sum(sum(map(int, _stat(pid)[11:15])) for pid in descendants())
+    running = [sum(map(int, _stat(pid)[11:15])) for pid in descendants()]
     children = spent.children_user + spent.children_system
-    return time.process_time() + children + descendant_ticks / os.sysconf("SC_CLK_TCK")
+    return time.process_time() + children + (sum(running) / system.ticks_per_second() if running else 0.0)
 
 
 def busy_seconds(cores: Collection[int] | None = None, stat: Path = _PROC / "stat") -> float | None:
@@ -111,20 +112,14 @@ def busy_seconds(cores: Collection[int] | None = None, stat: Path = _PROC / "sta
         ticks = [list(map(int, numbers[:8])) for name, *numbers in lines if name in names]
     except (OSError, ValueError):
         return None
-    return sum(sum(each[:3]) + sum(each[5:]) for each in ticks) / os.sysconf("SC_CLK_TCK")
+    return sum(sum(each[:3]) + sum(each[5:]) for each in ticks) / system.ticks_per_second()
 
 
 def peak_bytes() -> int | None:
     """Return the peak memory of this process since `metered` began, and of its descendants."""
     peaks = [_bytes_in(_PROC / str(pid) / "status", "VmHWM:") for pid in (os.getpid(), *descendants())]
     known = [peak for peak in peaks if peak is not None]
-    if known:
-        return sum(known)
-    try:
-        import resource  # noqa: PLC0415 - not on every platform
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return sum(known) if known else system.peak_memory()
 
 
 def available_memory() -> int | None:

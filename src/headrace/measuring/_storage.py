@@ -77,7 +77,7 @@ def measure_records(
         handles = {path: stack.enter_context(Path(path).open("rb", buffering=0)).fileno() for path in paths}
 
         def read(part: FileRange) -> bytes:
-            return os.pread(handles[part.path], part.n_bytes, part.offset)
+            return _cold.read_part(handles[part.path], part.offset, part.n_bytes)
 
         return _best_pass(ranges, read, cold=cold, workers=workers, seconds=seconds)
 

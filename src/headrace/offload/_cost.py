@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
+import mmap
 import re
-import resource
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace import system
 from headrace.measuring import EnergyCounter
 from headrace.offload.exchange._documents import Energy
 
 _MEMORY = Path("/proc/self/statm")
-_PAGE_BYTES = resource.getpagesize()
+_PAGE_BYTES = mmap.PAGESIZE
 _SAMPLE_SECONDS = 2.0
 
 
@@ -84,8 +84,7 @@ def resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+    return system.peak_memory() or 0
 
 
 def _read_bytes() -> int:

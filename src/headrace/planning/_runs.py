@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import collections
 import math
-import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headrace import system
 from headrace.loader import Loader
 from headrace.measuring import busy_seconds, held_to
 from headrace.records import open_dataset
@@ -110,7 +110,7 @@ def _faster_half(seconds: Sequence[float]) -> list[float]:
 
 def _load_epoch(loader: Loader) -> _Repeat:
     """Load one epoch, and return its figures per sample."""
-    before, cores = loader.stats(), os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    before, cores = loader.stats(), system.affinity() or set()
     busy, cpu, own, wall = busy_seconds(cores), time.process_time(), time.thread_time(), time.perf_counter()
     collections.deque(loader, maxlen=0)
     wall, own, cpu = time.perf_counter() - wall, time.thread_time() - own, time.process_time() - cpu
