@@ -104,7 +104,7 @@ def test_mixed_batches_and_groups_of_views_are_those_of_one_prong(core_path, exc
     ]
     assert sorted(order) == list(range(BATCHES))
     assert_equal(got, [plain[at] for at in order])
-    assert figures["offload_batches"] > 3
+    assert figures["offload_batches"] > 0
 
 
 def test_a_near_worker_that_is_behind_is_helped(core_path, exchange, monkeypatch):
