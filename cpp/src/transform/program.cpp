@@ -29,6 +29,7 @@
 #include "transform/program.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "transform/photometric/operations.h"
 
@@ -163,8 +164,7 @@ Status Composer::end_mix() noexcept {
 }
 
 void Composer::append(Size size) noexcept {
-  Pass& next = program_.passes[program_.pass_count++];
-  next = {};
+  Pass& next = *std::construct_at(&program_.passes[program_.pass_count++]);
   next.rows.input = next.rows.size = next.rows.resized = next.rows.canvas = size.height;
   next.columns.input = next.columns.size = next.columns.resized = next.columns.canvas = size.width;
 }
