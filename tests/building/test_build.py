@@ -287,6 +287,12 @@ def test_wrong_options_are_refused_before_anything_is_made(source, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_progress_that_cannot_be_called_is_refused_before_anything_is_built(source, tmp_path):
+    with pytest.raises(TypeError, match="progress must be a function"):
+        headrace.build(source, tmp_path / "a.hr", progress=True)
+    assert not (tmp_path / "a.hr").exists()
+
+
 def test_progress_is_reported(source, tmp_path):
     seen = []
     headrace.build(source, tmp_path / "a.hr", workers=1, shard_size=SHARD_SIZE, progress=seen.append)

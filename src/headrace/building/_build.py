@@ -104,6 +104,8 @@ def build(
     )
     if shard_size < 1:
         raise ValueError(f"shard_size must be at least 1 byte; got {shard_size}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function that takes a Progress, or None; got {progress!r}")
     n_workers = count_workers(workers)
     folder = Path(dest)
     options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": shard_samples(opened)}
