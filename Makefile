@@ -115,7 +115,7 @@ cross:  ## Compile the core for Linux arm64, macOS arm64 and Windows x86-64, wit
 	JOBS=$(JOBS) TARGETS="$(TARGETS)" .ci/cross
 
 wheel:  ## Build a wheel and a source distribution into dist/, and test the wheel without compiler and source tree
-	PYTHON="$(PYTHON)" ARGS="$(ARGS)" .ci/wheel
+	PYTHON="$(PYTHON)" JOBS="$(JOBS)" ARGS="$(ARGS)" .ci/wheel
 
 demo: setup $(VENV)/.torch  ## Load PNGs with Headrace and with PyTorch's DataLoader; IMAGES=folder uses your own images
 	$(BIN)/python examples/demo.py $(IMAGES)
