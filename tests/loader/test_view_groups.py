@@ -168,6 +168,23 @@ def test_jpegs_give_each_view_the_pixels_that_it_has_alone(tmp_path, save, appro
             assert np.array_equal(batch[row, view], made)
 
 
+def test_a_view_at_full_size_follows_a_reduced_one(tmp_path):
+    """A view that needs an eighth of a JPEG does not leave it reduced for the next view of the same image."""
+    if 4 not in _core.core_formats():
+        pytest.skip("the core was built without libjpeg-turbo")
+    path = jpegs(tmp_path)
+    groups = [[Resize((9, 9))], [CenterCrop(12)], [CenterCrop((97, 150))]]
+    transform = MultiCrop([View(1, inner) for inner in groups])
+
+    with headrace.Loader(path, transform=[transform], output="numpy", approximate_jpeg=True) as loader:
+        views = next(iter(loader))["image"]
+
+    data, _ = headrace.open(path).read(0, "image")
+    for view, inner in zip(views, groups, strict=True):
+        alone = compile(inner, approximate_jpeg=True).image.run(data, 4, seed=0, epoch=0, sample=0)
+        assert np.array_equal(view[0, 0], alone)
+
+
 def test_each_image_is_read_once(path):
     """However many views there are."""
     read = []

@@ -54,8 +54,8 @@ class ImageRows {
   virtual ~ImageRows() = default;
   // Begin a region, which lies within the image. The rows are valid until the next call.
   virtual Status start(Region region, RowSource*& rows) noexcept = 0;
-  // Decode at 1/2, 1/4 or 1/8 of the size from now on, approximately, if the format can and it was asked for: then
-  // true, and regions are those of the smaller image, whose sides are rounded up.
+  // Decode at 1/2, 1/4 or 1/8 of the size from now on (1: at full size), approximately, if the format can and it was
+  // asked for: then true, and regions are those of the smaller image, whose sides are rounded up.
   virtual bool reduce(unsigned denominator) noexcept {
     static_cast<void>(denominator);
     return false;

@@ -94,7 +94,8 @@ class Run {
 
   Status all(const Program& program, ImageRows& image) noexcept {
     Pass first = program.passes[0];
-    if (const unsigned denominator = reduction(first); denominator > 1 && image.reduce(denominator)) {
+    // Also with 1: the view before may have reduced the same image.
+    if (const unsigned denominator = reduction(first); image.reduce(denominator) && denominator > 1) {
       reduce_axis(first.rows, denominator);
       reduce_axis(first.columns, denominator);
     }
