@@ -55,9 +55,10 @@ fuzz() {
     sed -n "s/^\([0-9]* executions\)$/$task: \1/p" "$out/$task.log"
     return
   fi
+  # libFuzzer's time limit counts waiting for the CPU too; loading.cpp limits the CPU time of a run to 5 s by itself.
   limit="-max_total_time=$task_seconds"
   [ "$task_runs" -gt 0 ] && limit="-runs=$task_runs"
-  "$build/$target" "$limit" -max_len=4096 -rss_limit_mb=2048 -timeout=10 -reload=0 -entropic=0 \
+  "$build/$target" "$limit" -max_len=4096 -rss_limit_mb=2048 -timeout=120 -reload=0 -entropic=0 \
     -artifact_prefix="$out/findings/$task-" -print_final_stats=1 \
     "$out/corpus/$task" "$here/corpus/$task" >"$out/$task.log" 2>&1 || finding "$task"
   sed -n "s/^stat::number_of_executed_units: *\([0-9]*\)$/$task: \1 executions/p" "$out/$task.log"
