@@ -90,7 +90,9 @@ inline Op make_op(Reader& reader) {
 
 inline Transform make_transform(Reader& reader) {
   Transform transform;
-  const std::uint32_t n = reader.byte() % 4, options = reader.byte(), dtype = reader.byte();
+  const std::uint32_t first = reader.byte(), n = first % 4, options = reader.byte(), dtype = reader.byte();
+  // Large images take most of the time and little of the code: one program in 64 may make them.
+  if (first < 252) transform.max_pixels = 1 << 16;
   for (std::uint32_t i = 0; i < n; ++i) transform.ops.push_back(make_op(reader));
   if (!check_ops(transform.ops)) transform.ops.clear();
   transform.layout = options & 1 ? Layout::hwc : Layout::chw;
