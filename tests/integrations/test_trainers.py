@@ -17,6 +17,7 @@ from tests.integrations.runs.job import Job, entry, read
 ROOT = Path(__file__).parents[2]
 LIBRARIES = {
     "accelerate_loop": ("accelerate",),
+    "examples": ("lightning", "jax", "flax", "optax", "orbax"),
     "jax_loop": ("jax", "flax", "optax", "orbax"),
     "lightning_fabric": ("lightning",),
     "lightning_trainer": ("lightning",),
@@ -24,8 +25,8 @@ LIBRARIES = {
     "transformers_trainer": ("transformers", "accelerate"),
     "torchrun": (),
 }
-ONE_RANK = [name for name in LIBRARIES if name != "torchrun"]
-PYTORCH = [name for name in LIBRARIES if name != "jax_loop"]
+ONE_RANK = [name for name in LIBRARIES if name not in {"examples", "torchrun"}]
+PYTORCH = [name for name in LIBRARIES if name not in {"examples", "jax_loop"}]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -93,22 +94,35 @@ def short_runs(dataset, tmp_path_factory):
     """Two epochs of five batches with each trainer, ended after the fourth and continued from the third."""
     folder = tmp_path_factory.mktemp("short")
     job = Job(dataset, str(folder), kill_after=4, kill_process=False, samples=20, epochs=2, save_every=3)
-    run(script("one_process"), job.to_json(), *(name for name in ONE_RANK if not missing(name)))
+    run(script("one_process"), job.to_json(), *(name for name in [*ONE_RANK, "examples"] if not missing(name)))
+    return job
+
+
+def finished(trainer, short_runs):
+    """Return the job of one trainer, if it raised nothing."""
+    need(trainer)
+    job = replace(short_runs, folder=short_runs.path(trainer))
+    error = Path(job.path("error"))
+    assert not error.exists(), error.read_text()
     return job
 
 
 @pytest.mark.parametrize("trainer", ONE_RANK)
 def test_one_rank(trainer, short_runs):
     """What each trainer received before the end and after it is what an uninterrupted loader returns."""
-    need(trainer)
-    job = replace(short_runs, folder=short_runs.path(trainer))
-    error = Path(job.path("error"))
-    assert not error.exists(), error.read_text()
+    job = finished(trainer, short_runs)
     first, rest, all_of_it = read(job, 0, 0), read(job, 1, 0), expected(job)
     assert (len(first), len(rest)) == (4, 7)
     assert first == all_of_it[:4]
     assert first[:3] + rest == all_of_it
     assert_each_sample_once(first[:3] + rest, job)
+
+
+def test_the_examples_run(short_runs):
+    """They are short, and continue where they were."""
+    finished("examples", short_runs)
+    for example in ("train_jax.py", "train_lightning.py"):
+        assert len((ROOT / "examples" / example).read_text(encoding="utf-8").splitlines()) <= 80
 
 
 @pytest.mark.slow
