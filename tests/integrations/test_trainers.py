@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -56,6 +57,20 @@ def run(*command, succeeds=True, **environment):
     )
     assert (result.returncode == 0) == succeeds, result.stdout + result.stderr
     return result.stdout + result.stderr
+
+
+def start(*command, log, **environment):
+    """Start a program of Python that writes to a log."""
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, *command], env={**ENVIRONMENT, **environment}, stdout=file, stderr=subprocess.STDOUT
+        )
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def torchrun(trainer, job, ranks, *, succeeds=True):
@@ -168,26 +183,34 @@ def test_another_number_of_ranks(wrapper, before, after, dataset, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_node_that_dies(dataset, tmp_path):
+    """Of two nodes, one is killed with its torchrun; the other one starts again alone, with the same command."""
+    job = Job(dataset, str(tmp_path), kill_after=6, kill_agent=True)
+    timeouts = "join_timeout=120,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
+    options = f"--nnodes 1:2 --nproc-per-node 1 --max-restarts 2 --rdzv-backend c10d --rdzv-conf {timeouts}"
+    command = [*options.split(), "--rdzv-endpoint", f"127.0.0.1:{free_port()}", script("torchrun"), job.to_json()]
+    nodes = [start("-m", "torch.distributed.run", *command, log=tmp_path / "first")]
+    nodes.append(start("-m", "torch.distributed.run", *command, log=tmp_path / "second", VICTIM="yes"))
+    assert nodes[0].wait(240) == 0, (tmp_path / "first").read_text()
+    assert nodes[1].wait(60) == -signal.SIGKILL
+    rest = read(job, 1, 0)
+    assert rest == expected(job, start=state_after(job, 5, 2))
+    assert_each_sample_once(read(job, 0, 0)[:5] + read(job, 0, 1)[:5] + rest, job)
+
+
+@pytest.mark.slow
 def test_jax_with_two_processes(dataset, tmp_path):
     need("jax_loop")
     job = Job(dataset, str(tmp_path), kill_after=12, samples=48)
     for part in range(2):
         job.part, job.kill_after = part, None if part else 12
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ranks = {"JAX_COORDINATOR": f"127.0.0.1:{free.getsockname()[1]}", "JAX_PROCESSES": "2"}
+        ranks = {"JAX_COORDINATOR": f"127.0.0.1:{free_port()}", "JAX_PROCESSES": "2"}
+        logs = [tmp_path / f"log{part}-{rank}" for rank in range(2)]
         processes = [
-            subprocess.Popen(
-                [sys.executable, script("jax_loop"), job.to_json()],
-                env={**ENVIRONMENT, **ranks, "RANK": str(rank)},
-                stdout=subprocess.DEVNULL,
-                stderr=(tmp_path / f"errors{part}-{rank}").open("wb"),
-            )
-            for rank in range(2)
+            start(script("jax_loop"), job.to_json(), log=log, **ranks, RANK=str(rank)) for rank, log in enumerate(logs)
         ]
         codes = [process.wait(240) for process in processes]
-        errors = "".join((tmp_path / f"errors{part}-{rank}").read_text() for rank in range(2))
-        assert (codes == [0, 0]) == bool(part), errors
+        assert (codes == [0, 0]) == bool(part), "".join(log.read_text() for log in logs)
     for rank in range(2):
         assert read(job, 0, rank)[:10] + read(job, 1, rank) == expected(job, rank, 2)
     assert_each_sample_once(read(job, 0, 0)[:10] + read(job, 0, 1)[:10] + read(job, 1, 0) + read(job, 1, 1), job)

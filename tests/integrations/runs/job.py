@@ -45,6 +45,7 @@ class Job:
     save_every: int = 5  # batches between checkpoints
     kill_after: int | None = None  # batches of this part
     kill_process: bool = True  # or raise Killed
+    kill_agent: bool = False
     wrapper: str = "ddp"
 
     @property
@@ -81,10 +82,16 @@ class Log:
 
     def after_step(self) -> None:
         """End the run if it is time. Call it after the checkpoint of the step."""
-        if self._count == self._job.kill_after:
-            if self._job.kill_process:
+        if self._count != self._job.kill_after:
+            return
+        if self._job.kill_agent:  # torchrun on one of the nodes, and its worker
+            if "VICTIM" in os.environ:
+                os.kill(os.getppid(), signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
-            raise Killed
+            return
+        if self._job.kill_process:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise Killed
 
 
 def entry(images: Any, labels: Any, repeat: Any = None) -> dict[str, Any]:

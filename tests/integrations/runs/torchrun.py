@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-WHOLE = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+WHOLE = StateDictOptions(full_state_dict=True)
 
 
 def train(job: Job) -> None:
@@ -29,7 +29,7 @@ def train(job: Job) -> None:
         weights, moments = checkpoint["model"], checkpoint["optimizer"]
         set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments, options=WHOLE)
         loader.load_state_dict(checkpoint["loader"])
-        job.part = max(job.part, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+        job.part = max(job.part, int(os.environ["TORCHELASTIC_RESTART_COUNT"]))  # torchrun itself started it again
     log, steps = job.log(dist.get_rank()), 0
     while loader.epoch < job.epochs:
         for batch in loader:
@@ -39,7 +39,7 @@ def train(job: Job) -> None:
             optimizer.step()
             steps += 1
             if steps % job.save_every == 0:
-                weights, moments = get_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True))
+                weights, moments = get_state_dict(model, optimizer, options=WHOLE)
                 if dist.get_rank() == 0:
                     torch.save({"model": weights, "optimizer": moments, "loader": loader.state_dict()}, f"{path}.new")
                     Path(f"{path}.new").replace(path)
