@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -154,6 +156,19 @@ class TestSkipping:
 
 class TestWrongUse:
     """What would divide or load the batches again is an error that says what to do."""
+
+    def test_accelerates_own_prepare_changes_nothing(self, job, accelerator):
+        loader = job.loader()
+        assert accelerator.prepare(loader) is loader
+        assert labels(loader) == epochs(job, 1)[0]
+
+    def test_without_accelerate(self):
+        code = (
+            "import sys; sys.modules['accelerate'] = None; from headrace.errors import MissingExtra\n"
+            "try: import headrace.integrations.accelerate\nexcept MissingExtra as error: print(error)"
+        )
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        assert "pip install 'headrace[accelerate]'" in printed
 
     @pytest.mark.parametrize(
         ("option", "message"),

@@ -19,7 +19,7 @@ try:
     from accelerate import Accelerator
     from accelerate.data_loader import DataLoaderShard
 except ImportError as error:
-    raise MissingExtra("headrace.integrations.accelerate needs Accelerate: pip install accelerate") from error
+    raise MissingExtra("Accelerate is not installed: pip install 'headrace[accelerate]'") from error
 
 __all__ = ["BatchNumbers", "NumberedBatches", "PreparedLoader", "prepare"]
 
