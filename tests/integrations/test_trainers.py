@@ -20,14 +20,16 @@ LIBRARIES = {
     "accelerate_loop": ("accelerate",),
     "examples": ("lightning", "jax", "flax", "optax", "orbax"),
     "jax_loop": ("jax", "flax", "optax", "orbax"),
+    "lightning_epochs": ("lightning",),
     "lightning_fabric": ("lightning",),
     "lightning_trainer": ("lightning",),
     "timm_script": ("timm",),
     "transformers_trainer": ("transformers", "accelerate"),
     "torchrun": (),
 }
-ONE_RANK = [name for name in LIBRARIES if name not in {"examples", "torchrun"}]
-PYTORCH = [name for name in LIBRARIES if name not in {"examples", "jax_loop"}]
+CHECK_THEMSELVES = ["examples", "lightning_epochs"]
+ONE_RANK = [name for name in LIBRARIES if name not in {*CHECK_THEMSELVES, "torchrun"}]
+PYTORCH = [name for name in LIBRARIES if name not in {*CHECK_THEMSELVES, "jax_loop"}]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -109,7 +111,8 @@ def short_runs(dataset, tmp_path_factory):
     """Two epochs of five batches with each trainer, ended after the fourth and continued from the third."""
     folder = tmp_path_factory.mktemp("short")
     job = Job(dataset, str(folder), kill_after=4, kill_process=False, samples=20, epochs=2, save_every=3)
-    run(script("one_process"), job.to_json(), *(name for name in [*ONE_RANK, "examples"] if not missing(name)))
+    names = [name for name in [*ONE_RANK, *CHECK_THEMSELVES] if not missing(name)]
+    run(script("one_process"), job.to_json(), *names)
     return job
 
 
@@ -133,9 +136,12 @@ def test_one_rank(trainer, short_runs):
     assert_each_sample_once(first[:3] + rest, job)
 
 
-def test_the_examples_run(short_runs):
-    """They are short, and continue where they were."""
-    finished("examples", short_runs)
+@pytest.mark.parametrize("name", CHECK_THEMSELVES)
+def test_a_run_that_checks_itself(name, short_runs):
+    finished(name, short_runs)
+
+
+def test_examples_are_short():
     for example in ("train_jax.py", "train_lightning.py"):
         assert len((ROOT / "examples" / example).read_text(encoding="utf-8").splitlines()) <= 80
 

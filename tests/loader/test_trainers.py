@@ -58,6 +58,12 @@ class TestSampler:
         with load(path, rank=1, world_size=3, drop_last=True) as loader:
             assert (loader.rank, loader.world_size, loader.drop_last, loader.batch_size) == (1, 3, True, 8)
             assert len(loader.dataset) == COUNT
+            batches = loader.batch_sampler
+            assert (batches.batch_size, batches.drop_last, len(batches)) == (8, True, len(loader))
+            batches.set_epoch(4)
+            assert loader.epoch == 4
+            batches.sampler.set_epoch(2)
+            assert loader.epoch == 2
 
 
 class TestUnusedIterations:
@@ -88,6 +94,39 @@ class TestUnusedIterations:
             loader.set_epoch(1)
             del unused
             assert loader.epoch == 1
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_its_epoch_can_still_be_chosen(self, path, workers):
+        """Lightning calls `set_epoch` after `iter`; a user function makes the loader work in a thread."""
+        options = {"num_workers": workers, "transform": [lambda sample: sample]}
+        with load(path) as other, load(path, **options) as loader:
+            epochs = [flat(other) for _ in range(5)]
+            iteration = iter(loader)
+            loader.set_epoch(3)
+            loader.sampler.set_epoch(3)
+            assert (loader.epoch, len(iteration)) == (3, 5)
+            assert flat(iteration) == epochs[3]
+            assert flat(loader) == epochs[4]
+
+    def test_a_loaded_position_stays_if_its_epoch_is_chosen(self, path):
+        with load(path) as loader, load(path) as other:
+            rest = iter(other)
+            next(rest)
+            loader.load_state_dict(other.state_dict())
+            iteration = iter(loader)
+            loader.set_epoch(0)
+            assert flat(iteration) == flat(rest)
+
+    def test_another_epoch_starts_at_its_start(self, path):
+        with load(path) as loader, load(path) as other:
+            next(iter(loader))
+            loader.load_state_dict(loader.state_dict())
+            iteration = iter(loader)
+            assert len(iteration) == 4
+            loader.set_epoch(2)
+            other.set_epoch(2)
+            assert len(iteration) == 5
+            assert flat(iteration) == flat(other)
 
     def test_an_epoch_without_batches_counts(self, path):
         with load(path, indices=range(5), drop_last=True) as loader:
@@ -140,11 +179,9 @@ class TestWrongUse:
             with pytest.raises(TypeError, match=r"needs no DataLoader and no DistributedSampler around it"):
                 next(iter(torch.utils.data.DataLoader(loader, sampler=sampler)))
 
-    def test_its_batch_sampler(self, path):
-        with load(path) as loader:
-            assert not hasattr(loader, "batch_sampler")
-            with pytest.raises(AttributeError, match=r"loader.load_state_dict or loader.skip_batches"):
-                loader.batch_sampler  # noqa: B018
+    def test_batches_made_from_its_batch_sampler(self, path):
+        with load(path) as loader, pytest.raises(TypeError, match=r"loader.load_state_dict or loader.skip_batches"):
+            iter(loader.batch_sampler)
 
 
 class TestJaxRanks:

@@ -31,11 +31,12 @@ from headrace.loader._options import (
     dtype_name,
     find_ranks,
 )
-from headrace.loader._sampler import EpochSampler
+from headrace.loader._pipeline import Feed
+from headrace.loader._sampler import EpochBatchSampler, EpochSampler
 from headrace.loader._state import EpochCursor, LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
-from headrace.loader.order._keys import check_seed
+from headrace.loader.order._keys import check_epoch, check_seed
 from headrace.loader.order._order import EpochBatches
 from headrace.loader.supply import SupplyProvider, find_provider
 from headrace.records import Dataset, open_dataset
@@ -188,13 +189,18 @@ class Loader:
         """Start an epoch; an iteration in progress ends."""
         self._end_iteration("another iteration of the same loader started")
         self._cursor.return_unused()
+        feed, length = self._start_feed()
+        iteration = LoaderIterator(self, feed, self._parts.meters, self._cursor, length=length)
+        self._iteration = weakref.ref(iteration)
+        return iteration
+
+    def _start_feed(self) -> tuple[Feed, int]:
+        """Return the batches from where the cursor is, and their number."""
         state = self._cursor.start
         plan = self._parts.plan(self._ranks(), state.samples, state.stop)
         feed, state_after = self._parts.start(plan, state)
         self._cursor.start_iteration(state_after, plan.remaining)
-        iteration = LoaderIterator(self, feed, self._parts.meters, self._cursor, length=plan.remaining)
-        self._iteration = weakref.ref(iteration)
-        return iteration
+        return feed, plan.remaining
 
     def _ranks(self) -> Ranks:
         return find_ranks(*self._given_ranks)
@@ -238,13 +244,9 @@ class Loader:
         return self._parts.batches_from(self._ranks(), self._cursor.start)
 
     @property
-    def batch_sampler(self) -> NoReturn:
-        """Not offered: a trainer that asks for it would make other batches, without this loader and its transforms."""
-        raise AttributeError(
-            "a headrace.Loader has no batch_sampler, from which Accelerate's skip_first_batches would make batches "
-            "without the loader: call loader.load_state_dict or loader.skip_batches to continue in mid-epoch, or use "
-            "headrace.integrations.accelerate.prepare(loader, accelerator); loader.sampler lists the samples"
-        )
+    def batch_sampler(self) -> EpochBatchSampler:
+        """Sizes and `set_epoch`, for trainers that read them. Only the loader itself makes batches of it."""
+        return EpochBatchSampler(self.sampler, self.batch_size, len(self), drop_last=self.drop_last)
 
     def __getitem__(self, index: Any) -> NoReturn:
         raise TypeError(
@@ -300,8 +302,17 @@ class Loader:
         return self._cursor.start.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration use this epoch. If it is the epoch of a state that was loaded, it continues there."""
-        self._cursor.set_epoch(epoch, iterating=self._running() is not None)
+        """Let the next iteration use this epoch. If it is the epoch of a state that was loaded, it continues there.
+
+        An iteration that has not returned a batch yet uses it too: Lightning calls `iter` first.
+        """
+        running = self._running()
+        if running is None or not running.unused:
+            self._cursor.set_epoch(epoch, iterating=running is not None)
+        elif check_epoch(epoch) != self._cursor.state.epoch:
+            self._parts.end_feed()
+            self._cursor.set_epoch(epoch, iterating=False)
+            running.replace(*self._start_feed())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been returned so far, as small JSON. Prefetched batches do not count."""
