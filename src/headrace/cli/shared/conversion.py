@@ -24,12 +24,10 @@ class ConvertedFile(NamedTuple):
     content: bytes
     n_pixels: int
     bytes_read: int
-    codec_seconds: float
-    """Time in Headrace's own encode or decode, without reading, writing and other formats."""
 
 
-_Figures: TypeAlias = tuple[int, int, int, float]
-"""Of one written file: pixels, bytes read, bytes written and seconds in the codec."""
+_Figures: TypeAlias = tuple[int, int, int]
+"""Of one written file: pixels, bytes read and bytes written."""
 
 
 def convert_files(
@@ -56,7 +54,7 @@ def convert_files(
         made = convert(task.source)
         task.target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(task.target, made.content, overwrite=force)
-        return made.n_pixels, made.bytes_read, len(made.content), made.codec_seconds
+        return made.n_pixels, made.bytes_read, len(made.content)
 
     started = time.perf_counter()
     with exit_on_error("interrupted; all files that were written are complete"):
@@ -93,11 +91,10 @@ def _summary(verb: str, done: list[_Figures], seconds: float) -> str:
     line = f"{verb} {counted(len(done), 'image')}"
     if not done:
         return line
-    n_pixels, bytes_read, bytes_written, codec_seconds = map(sum, zip(*done, strict=True))
+    n_pixels, bytes_read, bytes_written = map(sum, zip(*done, strict=True))
     megapixels = n_pixels / 1e6
     return (
         f"{line}: {bytes_text(bytes_read)} → {bytes_text(bytes_written)} "
         f"(ratio {bytes_written / max(bytes_read, 1):.3f}), {megapixels:.1f} MP in {seconds:.2f} s "
-        f"({megapixels / max(seconds, 1e-9):.1f} MP/s; "
-        f"codec alone {megapixels / max(codec_seconds, 1e-9):.0f} MP/s per thread)"
+        f"({megapixels / max(seconds, 1e-9):.1f} MP/s)"
     )

@@ -25,7 +25,7 @@ def coded_index_kernel(
     words = entries + ops.load_int64(tiles, n_tiles, ops.TILE_ENTRIES, tile)
     planes = words + coded.PLANES_AT
     table = planes + coded.PLANE_WORDS * channels
-    # The numbers of classes lie behind those of samples, which must start at a multiple of 32 bytes.
+    # The numbers of classes come after those of samples, which must start at a multiple of 32 bytes.
     positions = numbers + ops.load_int64(tiles, n_tiles, ops.TILE_NUMBERS, tile) + 64 * channels * blocks
 
     strips = (w + 31) // 32
