@@ -110,7 +110,7 @@ def size(
         grid = _grid(cores, storage, step_ms, offload_workers, known.step)
         found = known.calibration
         if found is None:
-            with costs.shown_progress(quiet=quiet) as hook:
+            with costs.shown_steps(quiet=quiet) as hook:
                 found = planning.calibrate(
                     source,
                     recipe=recipe,

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import typer
 
 from headrace.cli.shared.files import FileTask, plan_tasks
-from headrace.cli.shared.output import FAILED, counted, exit_on_error, say, shown_bar
+from headrace.cli.shared.output import FAILED, counted, exit_on_error, say, shown_progress
 from headrace.files import write_atomic
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
@@ -70,7 +70,7 @@ def convert_files(
 def _run(tasks: list[FileTask], work: Callable[[FileTask], _Figures], workers: int, *, quiet: bool) -> list[_Figures]:
     """Return the figures of the files that were written; failures are shown."""
     done: list[_Figures] = []
-    with shown_bar(quiet=quiet, time_left=True) as update, ThreadPoolExecutor(workers) as pool:
+    with shown_progress(quiet=quiet, time_left=True) as update, ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(work, task): task.source for task in tasks}
         try:
             for completed, future in enumerate(as_completed(futures), 1):
@@ -79,8 +79,7 @@ def _run(tasks: list[FileTask], work: Callable[[FileTask], _Figures], workers: i
                     done.append(future.result())
                 except Exception as error:  # noqa: BLE001 - a damaged input does not stop the others
                     say(f"failed {source}: {type(error).__name__}: {error}", err=True)
-                if update is not None:
-                    update(completed=completed, total=len(tasks), description=printable(source.name))
+                update(completed=completed, total=len(tasks), description=printable(source.name))
         finally:
             # On Ctrl-C, files in progress are finished and no more are started.
             pool.shutdown(wait=True, cancel_futures=True)
