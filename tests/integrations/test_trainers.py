@@ -190,15 +190,21 @@ def test_another_number_of_ranks(wrapper, before, after, dataset, tmp_path):
 
 @pytest.mark.slow
 def test_a_node_that_dies(dataset, tmp_path):
-    """Of two nodes, one is killed with its torchrun; the other one starts again alone, with the same command."""
+    """Of two nodes, one is killed with its torchrun; the other one, which has the store, starts again alone."""
     job = Job(dataset, str(tmp_path), kill_after=6, kill_agent=True)
-    timeouts = "join_timeout=120,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
-    options = f"--nnodes 1:2 --nproc-per-node 1 --max-restarts 2 --rdzv-backend c10d --rdzv-conf {timeouts}"
-    command = [*options.split(), "--rdzv-endpoint", f"127.0.0.1:{free_port()}", script("torchrun"), job.to_json()]
-    nodes = [start("-m", "torch.distributed.run", *command, log=tmp_path / "first")]
-    nodes.append(start("-m", "torch.distributed.run", *command, log=tmp_path / "second", VICTIM="yes"))
-    assert nodes[0].wait(240) == 0, (tmp_path / "first").read_text()
-    assert nodes[1].wait(60) == -signal.SIGKILL
+    timeouts = "join_timeout=120,last_call_timeout=10,keep_alive_interval=1,keep_alive_max_attempt=3"
+    ranks = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "2"]
+    store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-conf"]
+    nodes = []
+    for name, is_host, environment in (("first", 1, {}), ("second", 0, {"VICTIM": "yes"})):
+        command = [*ranks, *store, f"is_host={is_host},{timeouts}", script("torchrun"), job.to_json()]
+        nodes.append(start("-m", "torch.distributed.run", *command, log=tmp_path / name, **environment))
+    try:
+        assert nodes[0].wait(240) == 0, (tmp_path / "first").read_text()
+        assert nodes[1].wait(60) == -signal.SIGKILL
+    finally:
+        for node in nodes:
+            node.terminate()
     rest = read(job, 1, 0)
     assert rest == expected(job, start=state_after(job, 5, 2))
     assert_each_sample_once(read(job, 0, 0)[:5] + read(job, 0, 1)[:5] + rest, job)
