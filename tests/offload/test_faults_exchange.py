@@ -261,7 +261,7 @@ time.sleep(60)
             wait_until(lambda: worker.progress().ranks == 0)
 
     def test_on_another_machine_it_is_dead_when_it_has_been_silent_for_long(self, dataset, folder, loader, monkeypatch):
-        elsewhere = Process("another machine", 1, 1)
+        elsewhere = Process("another machine", os.getpid(), 1)
         monkeypatch.setattr("headrace.offload.exchange._host_heartbeat.this_process", lambda: elsewhere)
         exchange = host(folder, loader)
         exchange.request([stretch()])

@@ -20,9 +20,9 @@ from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters,
 from headrace.offload import BatchName, Pattern
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
 from headrace.offload.host import _pace
-from headrace.offload.host._figures import report_epoch
+from headrace.offload.host._figures import OffloadKnowledge, report_epoch
 from headrace.offload.host._pace import HostPace, PaceMeter
-from headrace.offload.host._schedule import EpochRecord, OffloadKnowledge
+from headrace.offload.host._schedule import EpochRecord
 from headrace.offload.host._supply import wait_limit
 from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (

@@ -295,6 +295,31 @@ def test_a_selection_goes_along(core_path, exchange):
     assert sorted(numbers_of(got, plain_batches(core_path, **options))) == list(range(10))
 
 
+def test_a_small_dataset_that_is_repeated_for_a_long_epoch_is_offloaded(core_path, exchange):
+    """An epoch of a million samples and more from 40 images, as of anybody who repeats a small dataset."""
+    options = {
+        **OPTIONS,
+        "batch_size": 256,
+        "fields": ["image"],
+        "indices": np.resize(np.arange(COUNT), (1 << 20) + 256),
+    }
+    with Loader(core_path, **options, offload=Offload(exchange, strategy=paced())) as loader:
+        batches = iter(loader)
+        next(batches)
+        wait_for_prepared(loader, 3)
+        for _ in range(8):
+            next(batches)
+        assert loader.stats().offload["offload_batches"] > 0
+
+
+def test_a_selection_that_is_too_long_is_an_error_that_is_logged(core_path, exchange, caplog, monkeypatch):
+    monkeypatch.setattr("headrace.offload.host._session.max_rows", lambda _: 9)
+    with Loader(core_path, **OPTIONS, indices=range(10), offload=exchange) as loader:
+        assert len(labels(loader)) == 5
+        assert loader.stats().offload["off"] == "indices: at most 9 can be offloaded; got 10"
+    assert any("offloading is off: indices" in message for message in caplog.messages)
+
+
 @pytest.mark.parametrize(("on_error", "samples"), [("skip", 39), ("replace", 40)])
 def test_a_sample_that_fails_is_the_hosts_affair(tmp_path, on_error, samples):
     """The offload worker declines a batch with a damaged sample; the host does with it what it was told."""
@@ -368,8 +393,6 @@ def test_figures_are_json(core_path, exchange):
         epoch_of(loader)
         figures = json.loads(json.dumps(loader.stats().to_json()))["offload"]
     assert figures["host"]["peak_bytes"] >= figures["host"]["mean_bytes"] > 0
-    assert figures["host"]["joules"] > 0
-    assert figures["worker"]["joules"] is not None
     assert figures["worker"]["cpu_seconds"] > 0
     assert figures["exchange"]["read_batches"] >= figures["offload_batches"] > 0
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from headrace.offload.host._supply import Turns
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
 from headrace.offload.strategies._strategies import STRATEGIES, Mte, Outlook, Paced, Wrr, find_strategy
-from headrace.offload.strategies._times import Times, host_only, interleaved, split_epoch
+from headrace.offload.strategies._times import Times, host_only, interleaved
 
 CPU_BOUND = Times(host=1.0, worker=4.0, step=0.3)
 
@@ -98,7 +98,6 @@ def test_paced_gives_the_offload_worker_its_share():
     assert pattern.near / pattern.of == pytest.approx(0.98 * 0.2, abs=1e-3)
     first = next(slot for slot in range(1000) if pattern.is_prepared(slot))
     assert first * 0.8 >= 4.0, "it takes four seconds to make"
-    assert decision.seconds == pytest.approx(800, rel=0.01)
     ahead = Paced().decide(CPU_BOUND, Outlook(1000, ready=3)).pattern
     assert ahead.skip == 0, "what is there can be taken at once"
 
@@ -110,8 +109,6 @@ def test_mte_splits_so_that_both_end_together():
 
     assert near == int(1000 * 1.0 / (1.0 + 4.0 - 0.3))
     assert pattern == Pattern(1000 - near, 1, 1)
-    assert split_epoch(CPU_BOUND, 1000, near) < split_epoch(CPU_BOUND, 1000, near - 5)
-    assert split_epoch(CPU_BOUND, 1000, near) < split_epoch(CPU_BOUND, 1000, near + 5)
     few = Mte().decide(CPU_BOUND, Outlook(1000, capacity=10)).pattern
     assert few.prepared_before(1000) == int(10 * 4 / (4 - 0.3)), "what lies unread is limited"
 
@@ -126,13 +123,10 @@ def test_mte_knows_what_the_link_and_a_head_start_are_worth():
     near = decision.pattern.prepared_before(1000)
 
     assert near == int(1000 / (1 + 4))
-    assert decision.seconds == pytest.approx(1000 - near + 0.5 * near)
     ahead = Mte().decide(times, Outlook(1000, ready=90))
     assert ahead.pattern.prepared_before(1000) == int((1000 + 90 * 4) / (1 + 4))
-    assert ahead.seconds < decision.seconds
     slow = Times(host=1.0, worker=4.0, step=0.9, link=0.5)
     assert Mte(spare_host=True).share(slow, Outlook(1000)).pattern.prepared_before(1000) == int(1000 / (1 + 4 - 0.4))
-    assert split_epoch(times, 1000, 300) > split_epoch(times, 1000, 300, ready=50)
 
 
 def test_mte_is_off_where_reading_takes_as_long_as_making():

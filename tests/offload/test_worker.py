@@ -256,7 +256,7 @@ def test_it_tells_what_it_costs(dataset, folder):
     with (
         make_loader(dataset) as loader,
         host(folder, loader.recipe) as exchange,
-        running(dataset, folder, watts=10.0, threads=2),
+        running(dataset, folder, threads=2),
     ):
         exchange.request([stretch()])
         wait_until(lambda: exchange.ready(name_of(0)))
@@ -267,8 +267,7 @@ def test_it_tells_what_it_costs(dataset, folder):
         assert beat.written_bytes == beat.held_bytes == size
         assert 0 < beat.seconds_per_batch <= beat.busy_seconds
         assert 0 < beat.mean_bytes <= beat.peak_bytes
-        assert beat.joules == pytest.approx(10 * beat.cpu_seconds)
-        assert (beat.energy, beat.threads, beat.cpu_share, beat.ranks) == ("model", 2, 1.0, 1)
+        assert (beat.joules, beat.threads, beat.cpu_share, beat.ranks) == (None, 2, 1.0, 1)
 
 
 def test_the_folder_may_appear_later(dataset, folder):

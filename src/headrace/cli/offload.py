@@ -39,14 +39,6 @@ def offload(
         str | None,
         typer.Option(help="Prepare batches only for these ranks of the training, such as 0,2-5.", show_default="all"),
     ] = None,
-    watts: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Compute the energy figures from this many watts per busy core.",
-            show_default="the machine's counters",
-        ),
-    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Exit when all loaders that were served are closed, instead of waiting.")
     ] = False,
@@ -88,7 +80,6 @@ def offload(
             threads=workers or usable_cores(),
             ahead_bytes=ahead_bytes,
             ranks=chosen,
-            watts=watts,
             report=printer.line,
         )
         if stopped:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import json
 import os
 import weakref
@@ -79,7 +77,6 @@ class HostExchange:
         self._rejected = Counter[str]()
         self._read_bytes = self._read_batches = 0
         self._reader = BatchReader(Origin(run, self.session, digest(content)), take=take)
-        self._process = os.getpid()
         if not self.path.is_dir():
             raise ExchangeError(f"{self.path}: no such folder; create or mount the exchange folder on both sides")
         try:
@@ -92,8 +89,7 @@ class HostExchange:
                 f"{self.path}: the exchange folder cannot be used: {error.strerror or error}; both sides must be able "
                 f"to write to it"
             ) from error
-        weakref.finalize(self, self._heartbeat.drop).atexit = False  # at exit it is closed
-        _open.add(self)
+        weakref.finalize(self, self._heartbeat.drop).atexit = False  # at exit, the heartbeat closes itself
 
     def request(self, stretches: Iterable[Stretch], *, soon: bool = True) -> None:
         """Set which batches are wanted, those of the first stretch first. Replaces the request before.
@@ -142,6 +138,7 @@ class HostExchange:
         return self._own(self._heartbeat.read(max_age))
 
     def _own(self, beat: Heartbeat | None) -> Heartbeat | None:
+        """Return a heartbeat if it is for this session, and not for an earlier loader with the same run and rank."""
         return beat if beat is not None and beat.session == self.session else None
 
     @property
@@ -181,23 +178,10 @@ class HostExchange:
 
     def close(self) -> None:
         """Remove all files of this rank, and the run if no other rank is left. Never raises; may be called again."""
-        if self._process == os.getpid():
-            self._heartbeat.close()
+        self._heartbeat.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-_open: weakref.WeakSet[HostExchange] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for exchange in list(_open):
-        with contextlib.suppress(Exception):
-            exchange.close()
-
-
-atexit.register(_close_all)

@@ -10,19 +10,17 @@ and the others wait for them, so that all follow the same pattern.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
 
 from headrace.documents import DocumentReader
 from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, InvalidState, LoaderState, StopSign, check
 from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._documents import short_text
-from headrace.offload.host._pace import HostPace
+from headrace.offload.host._figures import OffloadKnowledge, report_epoch
 from headrace.offload.host._supply import OffloadSupply
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
 from headrace.offload.strategies._strategies import Decision, Outlook, Strategy
@@ -40,8 +38,6 @@ _POLL_SECONDS = 0.005
 # Slots between two measurements, and the precision of requests while nothing is planned.
 _MEASURE_SLOTS = 16
 
-_log = logging.getLogger("headrace.loader")
-
 
 @dataclass(frozen=True, slots=True)
 class PublishedDecision:
@@ -58,30 +54,6 @@ class PublishedPlan:
     iteration: int
     decisions: dict[str, PublishedDecision]
     """By slot."""
-
-
-@dataclass(slots=True)
-class OffloadKnowledge:
-    """What is known about both sides, from one epoch to the next."""
-
-    pace: HostPace | None = None
-    worker_seconds: float | None = None
-    link_seconds: float = 0.0
-    take_seconds: float = 0.0
-    off: str | None = None
-    iterations: int = 0
-    plans: list[dict[str, Any]] = field(default_factory=list)
-    epochs: list[dict[str, Any]] = field(default_factory=list)
-    """What the offload worker contributed to each epoch."""
-    logged: set[str] = field(default_factory=set)
-
-    def turn_off(self, why: str) -> None:
-        """Note why the offload worker is not used, and log it once per kind of reason."""
-        self.off = why
-        kind = why.split(":", maxsplit=1)[0]
-        if kind not in self.logged:
-            self.logged.add(kind)
-            _log.warning("offloading is off: %s", why)
 
 
 class EpochRecord:
@@ -169,6 +141,11 @@ class EpochScheduler:
             return slot + 1
         measure_at = (slot // _MEASURE_SLOTS + 1) * _MEASURE_SLOTS
         return measure_at if self._decided or self._due <= slot else min(measure_at, self._due)
+
+    def finish(self, supply: OffloadSupply, prepared: int, seconds: float) -> None:
+        """Measure the last slots, which are all slots of a short epoch, and report what the epoch gained."""
+        self._measure(supply)
+        report_epoch(self._knowledge, self.epoch, supply.turns.batches, prepared, seconds)
 
     # What the offload worker should make.
 

@@ -169,7 +169,7 @@ class OffloadSupply:
     made by the host for its slot, so the order is the strategy's, whatever fails.
 
     `decide` is called before a slot, and returns the slot before which to call it again. `finished` is called with the
-    last batch: with the number of batches, how many of them were prepared, and the seconds since the first.
+    last batch: with this supply, how many batches were prepared, and the seconds since the first.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class OffloadSupply:
         pace: PaceMeter,
         counts: OffloadCounts,
         decide: Callable[[OffloadSupply, StopSign], int],
-        finished: Callable[[int, int, float], None],
+        finished: Callable[[OffloadSupply, int, float], None],
     ) -> None:
         self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
         self.prepared, self.turns = prepared, turns
@@ -233,7 +233,7 @@ class OffloadSupply:
             self.pace.done.append((time.perf_counter(), waited))
         self._submit(stop)
         if not self.turns.remaining:
-            self._finished(self.turns.batches, self._prepared_count, time.perf_counter() - self._begun)
+            self._finished(self, self._prepared_count, time.perf_counter() - self._begun)
         return draft
 
     def _head_draft(self) -> Draft:

@@ -18,7 +18,7 @@ from math import ceil, floor
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
-from headrace.offload.strategies._times import Times, host_only, interleaved, seconds_text, split_epoch
+from headrace.offload.strategies._times import Times, host_only, interleaved, seconds_text
 
 MIN_GAIN = 1.01
 """With a smaller gain, the offload worker is not worth its files."""
@@ -50,8 +50,6 @@ class Decision(NamedTuple):
     """Which slots get prepared batches; None to take them whenever they are ready."""
     off: str | None = None
     """Why the offload worker is not used, if so."""
-    seconds: float | None = None
-    """How long the rest takes according to the model."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Strategy(ABC):
         """Decide how the rest of an epoch is shared, given the measured times."""
         why = self.why_off(times, outlook.batches)
         if why is not None:
-            return Decision(HOST_ONLY, why, outlook.batches * host_only(times))
+            return Decision(HOST_ONLY, why)
         return self.share(times, outlook)
 
     @abstractmethod
@@ -158,7 +156,7 @@ class Paced(Strategy):
         head_start = max(0, outlook.ready - 1) * times.supply / slot
         skip = max(0, ceil(2 + times.link / slot - head_start))
         pattern = Pattern(min(skip, outlook.batches), ratio.numerator, ratio.denominator, phase)
-        return Decision(pattern, None, outlook.batches * max(slot, float(1 - ratio) * times.host))
+        return Decision(pattern)
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ class Mte(Strategy):
             # What is not there when the host's part ends must be made while the others are trained on.
             prepared = min(prepared, floor(max(1, outlook.capacity) * times.supply / gap))
         prepared = min(prepared, n)
-        return Decision(Pattern(n - prepared, 1, 1), None, split_epoch(times, n, prepared, outlook.ready))
+        return Decision(Pattern(n - prepared, 1, 1))
 
     def why_off(self, times: Times, batches: int) -> str | None:
         """Also off if prepared batches in a row gain nearly nothing, though interleaved ones would."""
@@ -216,7 +214,8 @@ class Wrr(Strategy):
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Take prepared batches whenever they are ready."""
-        return Decision(None, None, outlook.batches * interleaved(times))
+        del times, outlook
+        return Decision(None)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Paced, Mte, Wrr)}

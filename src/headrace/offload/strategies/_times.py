@@ -37,14 +37,9 @@ class Times:
         return max(self.worker, self.link)
 
     @property
-    def in_a_row(self) -> float:
-        """Seconds per batch while all batches are prepared: the trainer's, or the link's."""
-        return max(self.step, self.link)
-
-    @property
     def link_free(self) -> float:
-        """The part of `in_a_row` in which the link is free for an offload worker that writes over it."""
-        return self.in_a_row - self.link
+        """For prepared batches in a row: the seconds per batch in which the offload worker may write over the link."""
+        return max(0.0, self.step - self.link)
 
     @property
     def both(self) -> float:
@@ -60,18 +55,6 @@ def host_only(times: Times) -> float:
 def interleaved(times: Times) -> float:
     """Return the seconds per batch of `wrr`, and of `paced` with the right ratio."""
     return max(times.both, times.step)
-
-
-def split_epoch(times: Times, batches: int, prepared: int, ready: int = 0) -> float:
-    """Return the seconds of an epoch of `mte` with `prepared` batches from the worker, `ready` of them made before.
-
-    The epoch cannot end before the worker has made its last batch and the trainer has used it. The worker stands still
-    while its earlier batches are read.
-    """
-    last = times.in_a_row
-    trained = (batches - prepared) * host_only(times) + prepared * last
-    made = max(0, prepared - ready) * times.supply + max(0, prepared - 1) * times.link
-    return max(trained, made + last) if prepared else trained
 
 
 def seconds_text(seconds: float) -> str:

@@ -45,12 +45,11 @@ from headrace.offload.exchange._files import (
     remove_file,
     write_cell,
 )
-from headrace.offload.exchange._folder import read_rows, remove_abandoned_rank
+from headrace.offload.exchange._folder import remove_abandoned_rank
 from headrace.offload.exchange._liveness import is_abandoned, this_process
 from headrace.offload.exchange._names import (
     HOST_CELL,
     RECIPE,
-    ROWS,
     TEMPORARY,
     WORKER_CELL,
     BatchName,
@@ -67,7 +66,6 @@ MAX_SAMPLES = 1 << 16
 MAX_ADOPTED = 100_000
 """Files that are looked at in a folder that is taken over."""
 MAX_RECIPE_BYTES = 1 << 20
-MAX_ROWS = 1 << 26
 # After a claim, a worker waits this long and checks that the cell still has its name.
 _CLAIM_SECONDS = 0.05
 _LOOK_SECONDS = 0.01
@@ -88,8 +86,8 @@ class RankGone(Exception):
 class RankCells:
     """The two cells of a rank, as an offload worker uses them."""
 
-    def __init__(self, folder: Path, rank: int, worker: str, max_rows: int = MAX_ROWS) -> None:
-        """Read what the host has published. OSError or ValueError if it is not valid, or not complete yet."""
+    def __init__(self, folder: Path, rank: int, worker: str) -> None:
+        """Read what the host has published. OSError or ValueError if it is not valid."""
         self.folder, self.rank, self._worker = folder, rank, worker
         self._process = this_process()
         self._host = CellReader(folder / HOST_CELL, HostRequest.from_json)
@@ -97,7 +95,6 @@ class RankCells:
         self._written = b""
         content = read_small_file(folder / RECIPE, MAX_RECIPE_BYTES)
         self.recipe: dict[str, Any] = parse_object(content)
-        self.rows = read_rows(folder / ROWS, max_rows)
         self.fault: str | None = None
         """Why the host's cell is not valid now, if so."""
         self.request = self._read_request()

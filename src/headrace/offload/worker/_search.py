@@ -13,11 +13,19 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
+from headrace.loader.supply import Rows
 from headrace.offload.exchange._documents import Heartbeat, HostRequest, short_text
 from headrace.offload.exchange._files import CellReader, Refused
-from headrace.offload.exchange._folder import MAX_LISTED, rank_folders, remove_abandoned_rank, unfinished_folders
+from headrace.offload.exchange._folder import (
+    MAX_LISTED,
+    max_rows,
+    rank_folders,
+    read_rows,
+    remove_abandoned_rank,
+    unfinished_folders,
+)
 from headrace.offload.exchange._liveness import ABANDONED_SECONDS, TAKEOVER_SECONDS, is_abandoned
-from headrace.offload.exchange._names import HOST_CELL, WORKER_CELL
+from headrace.offload.exchange._names import HOST_CELL, ROWS, WORKER_CELL
 from headrace.offload.worker._rank import BatchMaker, PublishedBatches, RankCells, RankGone, ServedRank
 from headrace.records import open_dataset
 from headrace.transforms import Recipe
@@ -28,28 +36,30 @@ MAX_RECIPES = 16
 """Recipes at a time: each has threads, memory and an open dataset of its own."""
 MAX_RANKS = 1024
 """Ranks that one offload worker serves at a time."""
-_MAX_ROWS_PER_SAMPLE = 16
 _SEARCH_SECONDS = 0.25
 _FAULT_SECONDS = 5.0
 
 
 class Makers:
-    """The makers of an offload worker: created for the first rank with a recipe, closed after the last."""
+    """The makers of an offload worker, one per recipe: created for its first rank, closed after the last."""
 
     def __init__(self, dataset: Path, threads: int) -> None:
         self._path, self._threads = dataset, threads
-        # A selection may repeat samples. One that is far longer than the dataset is treated as an error.
-        self.max_rows = max(1 << 20, _MAX_ROWS_PER_SAMPLE * len(open_dataset(dataset)))
+        self._max_rows = max_rows(len(open_dataset(dataset)))
         self._makers: dict[str, BatchMaker] = {}
 
-    def find(self, cells: RankCells) -> BatchMaker:
+    def read_rows(self, cells: RankCells) -> Rows | None:
+        """Read the selection of a rank whose recipe is new. ValueError or OSError if it is not valid."""
+        return None if cells.origin.recipe in self._makers else read_rows(cells.folder / ROWS, self._max_rows)
+
+    def find(self, cells: RankCells, rows: Rows | None) -> BatchMaker:
         """Return the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
         key = cells.origin.recipe
         if key not in self._makers:
             if len(self._makers) >= MAX_RECIPES:
                 raise ValueError(f"an offload worker serves at most {MAX_RECIPES} recipes: start another worker")
             recipe = Recipe.from_json(json.dumps(cells.recipe))
-            self._makers[key] = BatchMaker(open_dataset(self._path), recipe, threads=self._threads, rows=cells.rows)
+            self._makers[key] = BatchMaker(open_dataset(self._path), recipe, threads=self._threads, rows=rows)
         return self._makers[key]
 
     def keep_only(self, used: Collection[BatchMaker]) -> None:
@@ -169,12 +179,13 @@ class RankSearch:
         return self._claim(rank, known)
 
     def _claim(self, rank: int, known: KnownRank) -> ServedRank | None:
-        cells = RankCells(known.folder, rank, self._worker, self._makers.max_rows)
+        cells = RankCells(known.folder, rank, self._worker)
+        rows = self._makers.read_rows(cells)
         if known.is_held(self._worker) or not cells.claim():  # reading a large selection may have taken long
             return None
         files = PublishedBatches(known.folder, rank, self._worker)
         try:
-            maker = self._makers.find(cells)
+            maker = self._makers.find(cells, rows)
         except Exception as error:  # noqa: BLE001 - a forged recipe can fail in any way
             self.refuse(cells, str(error) or type(error).__name__)
             return None

@@ -66,7 +66,6 @@ class OffloadWorker:
         ahead_bytes: Maximum bytes of unread batches in the folder, for all ranks together. Each rank may always have
             one batch.
         ranks: Serve only these ranks; None serves all.
-        watts: Power of a busy core, for the energy figures.
         report: Called with a line of text when a rank is claimed, finished or refused; None logs it (INFO).
 
     """
@@ -79,7 +78,6 @@ class OffloadWorker:
         threads: int = 1,
         ahead_bytes: int = 2 * 10**9,
         ranks: Collection[int] | None = None,
-        watts: float | None = None,
         report: Callable[[str], None] | None = None,
     ) -> None:
         self.name = new_token()
@@ -87,7 +85,7 @@ class OffloadWorker:
         self._report = report or _log.info
         self._makers = Makers(dataset, threads)  # opens the dataset, so that errors are raised here
         self._search = RankSearch(exchange, self.name, self._makers, ranks, self._report)
-        self._meter = CostMeter(watts)
+        self._meter = CostMeter()
         self._cost = self._meter.cost()
         self._ranks: deque[ServedRank] = deque()  # the next one to get a batch first
         self._shared_ranks: tuple[ServedRank, ...] = ()  # the same, for other threads
