@@ -14,7 +14,7 @@ import typer
 
 import headrace
 from headrace.cli.offload import _line, parse_ranks
-from headrace.offload import HostExchange, Stretch
+from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.worker import OffloadWorker, WorkerProgress
 
 

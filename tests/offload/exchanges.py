@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import headrace
-from headrace.offload import BatchName, HostExchange, Stretch
+from headrace.offload.exchange import BatchName, HostExchange, Stretch
 from headrace.offload.worker import OffloadWorker
 
 COUNT = 40

@@ -15,7 +15,7 @@ from tests.offload import forged
 from tests.offload.exchanges import files_in, make_loader, name_of, stretch, take, wait_until
 
 from headrace.errors import ExchangeError
-from headrace.offload import HostExchange, Stretch
+from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._batch_file import pack_batch
 from headrace.offload.exchange._documents import NO_WORKER, HostRequest
 from headrace.offload.exchange._files import Refused, open_file, opened_folder, read_small_file

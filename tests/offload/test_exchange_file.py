@@ -13,8 +13,7 @@ import pytest
 from tests.loader.datasets import assert_equal
 
 from headrace.errors import BadPreparedBatch
-from headrace.offload import BatchName, Stretch
-from headrace.offload.exchange import _batch_file
+from headrace.offload.exchange import BatchName, Stretch, _batch_file
 from headrace.offload.exchange._batch_file import (
     BatchReader,
     BatchWriter,

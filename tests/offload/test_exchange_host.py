@@ -17,8 +17,7 @@ import pytest
 from tests.offload.exchanges import files_in, name_of, stretch, wait_until
 
 from headrace.errors import BadPreparedBatch, ExchangeError
-from headrace.offload import HostExchange
-from headrace.offload.exchange import _batch_file
+from headrace.offload.exchange import HostExchange, _batch_file
 from headrace.offload.exchange._batch_file import batch_file, pack_batch
 from headrace.offload.exchange._documents import HostRequest
 from headrace.offload.exchange._files import CELL_BYTES, CellReader, pack_cell, read_cell, unpack_cell, write_cell
@@ -187,7 +186,7 @@ def test_a_host_that_is_dropped_leaves_nothing(tmp_path):
 
 HOST_SCRIPT = """
 import os, sys
-from headrace.offload import HostExchange
+from headrace.offload.exchange import HostExchange
 exchange = HostExchange(sys.argv[1], run="other", rank=0, recipe={"version": 1})
 print("there", flush=True)
 if sys.argv[2] == "killed":

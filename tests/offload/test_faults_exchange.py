@@ -16,7 +16,7 @@ import pytest
 from tests.offload.exchanges import BATCHES, files_in, make_loader, name_of, running, stretch, take, wait_until
 
 from headrace.errors import BadPreparedBatch
-from headrace.offload import HostExchange
+from headrace.offload.exchange import HostExchange
 from headrace.offload.exchange._batch_file import batch_file
 from headrace.offload.exchange._host_heartbeat import HostHeartbeat
 from headrace.offload.exchange._liveness import Process
@@ -218,7 +218,7 @@ class TestFolder:
 class TestHost:
     SCRIPT = """
 import sys, time
-from headrace.offload import HostExchange, Stretch
+from headrace.offload.exchange import HostExchange, Stretch
 import json
 exchange = HostExchange(sys.argv[1], run=sys.argv[3], rank=0, recipe=json.loads(sys.argv[2]))
 exchange.publish_plan(0, {})

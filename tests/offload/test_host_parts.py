@@ -17,7 +17,8 @@ from headrace import open as open_dataset
 from headrace.errors import InvalidState, LoaderError
 from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
-from headrace.offload import BatchName, Pattern
+from headrace.offload import Pattern
+from headrace.offload.exchange import BatchName
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
 from headrace.offload.host import _pace
 from headrace.offload.host._figures import OffloadKnowledge, report_epoch
@@ -262,17 +263,17 @@ def test_an_image_above_the_limit_of_pixels_is_left_to_the_host(core_path):
         (
             40,
             HostPace(0.1, 0.02, 0),
-            "prepared 40 of 100 batches; the epoch took 6 s, about 10 s without it (40 % less time)",
+            "prepared 40 of 100 batches; the epoch took 6.00 s, about 10.0 s without it (40 % less time)",
             4,
         ),
         (
             40,
             HostPace(0.02, 0.05, 0),
-            "prepared 40 of 100 batches; the epoch took 6 s, about 6 s without it (0 % less time)",
+            "prepared 40 of 100 batches; the epoch took 6.00 s, about 6.00 s without it (0 % less time)",
             0,
         ),
-        (40, None, "prepared 40 of 100 batches; the epoch took 6 s", None),
-        (0, HostPace(0.1, 0.02, 0.0), "prepared 0 of 100 batches (the trainer: slow); the epoch took 6 s", 0),
+        (40, None, "prepared 40 of 100 batches; the epoch took 6.00 s", None),
+        (0, HostPace(0.1, 0.02, 0.0), "prepared 0 of 100 batches (the trainer: slow); the epoch took 6.00 s", 0),
     ],
 )
 def test_what_an_epoch_gained(prepared, pace, line, gained, caplog):

@@ -12,8 +12,7 @@ from hypothesis import strategies as some
 
 from headrace.offload.host._supply import Turns
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
-from headrace.offload.strategies._strategies import STRATEGIES, Mte, Outlook, Paced, Wrr, find_strategy
-from headrace.offload.strategies._times import Times, host_only, interleaved
+from headrace.offload.strategies._strategies import STRATEGIES, Mte, Outlook, Paced, Times, Wrr, find_strategy
 
 CPU_BOUND = Times(host=1.0, worker=4.0, step=0.3)
 
@@ -151,7 +150,7 @@ def test_wrr_takes_what_is_ready():
     [
         (Times(host=0.5, worker=2.0, step=0.6), "^the trainer: it takes 600 ms .* 500 ms"),
         (Times(host=0.1, worker=0.4, link=0.2, take=0.2), "^the link: reading a prepared batch takes 200 ms"),
-        (Times(host=0.1, worker=0.4, take=0.09, reading=0.08), "^the link: the host waits 80 ms"),
+        (Times(host=0.1, worker=0.4, take=0.09, reading=0.08), "^the link: the host waits 80.0 ms"),
         (Times(host=0.001, worker=4.0), "longer than the rest of the epoch"),
         (Times(host=0.1, worker=20.0), "less than 1%"),
     ],
@@ -170,7 +169,7 @@ def test_an_offload_worker_can_stay_on_to_spare_the_host():
     pattern = Paced(spare_host=True).decide(times, Outlook(1000)).pattern
 
     assert pattern.near / pattern.of == pytest.approx(0.9 * 0.8, abs=1e-3)
-    assert interleaved(times) == host_only(times)
+    assert times.interleaved == times.alone
 
 
 def test_the_host_gets_no_more_than_it_can_make():
@@ -200,5 +199,5 @@ def test_strategies_have_names():
 
 
 def test_times_must_be_positive():
-    with pytest.raises(ValueError, match="must be more than 0"):
+    with pytest.raises(ValueError, match="must be > 0"):
         Times(host=0.0, worker=1.0)

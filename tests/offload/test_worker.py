@@ -21,7 +21,7 @@ from tests.offload.exchanges import (
 )
 
 from headrace.errors import BadPreparedBatch, HeadraceError
-from headrace.offload import HostExchange
+from headrace.offload.exchange import HostExchange
 from headrace.offload.exchange._names import SUFFIX
 from headrace.offload.worker import OffloadWorker
 from headrace.offload.worker._rank import RankCells

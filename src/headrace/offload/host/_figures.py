@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.offload._cost import ProcessCost
+from headrace.offload.exchange._documents import short_text
 from headrace.offload.host._pace import BUSY, HostPace
 from headrace.offload.host._supply import REDONE, OffloadCounts
-from headrace.offload.strategies._times import seconds_text
+from headrace.units import seconds_text
 
 _MAX_EPOCHS = 1000
 _WORKER_FIGURES = (
@@ -37,11 +38,11 @@ class OffloadKnowledge:
 
     def turn_off(self, why: str) -> None:
         """Note why the offload worker is not used, and log it once per kind of reason."""
-        self.off = why
+        self.off = short_text(why)
         kind = why.split(":", maxsplit=1)[0]
         if kind not in self.logged:
             self.logged.add(kind)
-            _log.warning("offloading is off: %s", why)
+            _log.warning("offloading is off: %s", self.off)
 
 
 def report_epoch(knowledge: OffloadKnowledge, epoch: int, batches: int, prepared: int, seconds: float) -> None:

@@ -21,10 +21,10 @@ from headrace.loader.supply import EpochPlan, InvalidState, LoaderState, StopSig
 from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._documents import short_text
 from headrace.offload.host._figures import OffloadKnowledge, report_epoch
+from headrace.offload.host._pace import MIN_SECONDS
 from headrace.offload.host._supply import OffloadSupply
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
-from headrace.offload.strategies._strategies import Decision, Outlook, Strategy
-from headrace.offload.strategies._times import Times
+from headrace.offload.strategies._strategies import Decision, Outlook, Strategy, Times
 
 CALIBRATION = 10
 """Host batches before the first decision, if nothing is known from an earlier epoch."""
@@ -40,20 +40,12 @@ _MEASURE_SLOTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedDecision:
-    """What rank 0 has decided at a slot; without a pattern it could not decide yet."""
-
-    pattern: Pattern | None
-    off: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class PublishedPlan:
     """What rank 0 publishes for the other ranks of an epoch."""
 
     iteration: int
-    decisions: dict[str, PublishedDecision]
-    """By slot."""
+    decisions: dict[str, Decision]
+    """By slot; one without a pattern says that rank 0 could not decide yet."""
 
 
 class EpochRecord:
@@ -209,8 +201,7 @@ class EpochScheduler:
             return self._read_decision(exchange, slot, stop), None
         decision, times = self._judge(supply)
         if self._plan.world_size > 1 and exchange is not None:
-            published = PublishedDecision(decision and decision.pattern, decision and decision.off)
-            self._published.decisions[str(slot)] = published
+            self._published.decisions[str(slot)] = decision or Decision(None)
             exchange.publish_plan(self.epoch, asdict(self._published))
             if exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}"), times
@@ -223,7 +214,8 @@ class EpochScheduler:
             return Decision(HOST_ONLY, f"the offload worker refuses: {beat.reason}"), None
         if known.pace is None or known.worker_seconds is None or prepared.lost is not None:
             return None, None
-        times = known.pace.with_worker(known.worker_seconds, known.link_seconds, known.take_seconds)
+        pace, worker = known.pace, max(known.worker_seconds, MIN_SECONDS)
+        times = Times(pace.host, worker, pace.step, known.link_seconds, known.take_seconds, pace.reading)
         capacity = beat.ahead_bytes // prepared.batch_bytes if beat is not None and prepared.batch_bytes else None
         return self._strategy.decide(times, Outlook(remaining, prepared.published, capacity)), times
 
@@ -238,9 +230,7 @@ class EpochScheduler:
                     plan = DocumentReader().read(PublishedPlan, document, "the plan")
                     if plan.iteration == self._published.iteration and str(slot) in plan.decisions:
                         decided = plan.decisions[str(slot)]
-                        if decided.pattern is None:
-                            return None
-                        return Decision(decided.pattern, None if decided.off is None else short_text(decided.off))
+                        return None if decided.pattern is None else decided
                     found = "a plan without this decision"
             except (ValueError, RecursionError) as error:  # written by somebody else; rank 0 may still write its own
                 found = short_text(f"a plan that is not valid ({error})")
