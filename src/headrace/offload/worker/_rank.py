@@ -224,15 +224,14 @@ class PendingBatch:
 class PublishedBatches:
     """The batch files of one rank, for the offload worker that owns them. For one thread.
 
-    One file that is not wanted any more is kept as a spare: the next batch is written over it, which saves the file
-    system freeing and finding blocks. Others are removed.
+    The last file that is not wanted any more keeps a temporary name, and the next batch is written over it. That saves
+    the file system freeing and finding blocks.
     """
 
     def __init__(self, folder: Path, rank: int, token: str) -> None:
         self._folder = folder
         self._temporary = f".batch.{token}{TEMPORARY}"
         self._writer = BatchWriter()
-        self._spare: tuple[BatchName, int] | None = None
         self.held: dict[BatchName, int] = {}
         """The bytes of each published batch."""
         # Take over what an earlier offload worker has published, and remove its temporary files.
@@ -246,17 +245,13 @@ class PublishedBatches:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of all published batches, without the spare."""
+        """The bytes of all published batches."""
         return sum(self.held.copy().values())  # a copy: other threads ask too
 
     def write(self, name: BatchName, content: BatchFile) -> None:
         """Publish a batch: write it under a temporary name, sync, rename. An OSError leaves nothing behind."""
-        spare, self._spare = self._spare, None
         with opened_folder(self._folder) as folder:
             try:
-                if spare is not None:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.replace(batch_file(spare[0]), self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
                 self._writer.write(self._temporary, content, dir_fd=folder)
                 os.replace(self._temporary, batch_file(name), src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -266,26 +261,16 @@ class PublishedBatches:
         self.held[name] = content.n_bytes
 
     def keep_only(self, wanted: Callable[[BatchName], bool]) -> None:
-        """Remove all batches that are not wanted, but keep one file as a spare."""
-        if self._spare is not None and wanted(self._spare[0]):
-            self.held[self._spare[0]] = self._spare[1]
-            self._spare = None
+        """Remove all batches that are not wanted, but keep the file of the last one as a spare."""
         for name in [name for name in self.held if not wanted(name)]:
-            n_bytes = self.held.pop(name)
-            if self._spare is None:
-                self._spare = (name, n_bytes)
-            else:
-                self._remove(name)
+            del self.held[name]
+            with contextlib.suppress(OSError), opened_folder(self._folder) as folder:
+                os.replace(batch_file(name), self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
 
     def drop_spare(self) -> None:
-        """Remove the spare, to free its space."""
-        if self._spare is not None:
-            self._remove(self._spare[0])
-            self._spare = None
-
-    def _remove(self, name: BatchName) -> None:
+        """Remove the spare file, to free its space."""
         with contextlib.suppress(OSError), opened_folder(self._folder) as folder:
-            remove_file(batch_file(name), dir_fd=folder)
+            remove_file(self._temporary, dir_fd=folder)
 
 
 class ServedRank:
@@ -416,11 +401,11 @@ class ServedRank:
                 if name not in in_progress and name not in self.files.held:
                     yield name
 
-    def publish(self, name: BatchName, batch: Arrays, declined: str | None = None) -> None:
-        """Write a batch if it is still wanted. OSError if the folder cannot be written to; RankGone."""
+    def publish(self, name: BatchName, batch: Arrays, declined: str | None = None) -> int:
+        """Write a batch and return its size, or 0 if it is not wanted any more. OSError if that fails; RankGone."""
         self._read_request()
         if not self.wants(name):
-            return
+            return 0
         try:
             content = pack_batch(name, self.cells.origin, batch, declined)
         except ValueError as error:
@@ -438,6 +423,7 @@ class ServedRank:
             if self.batches > 1:  # the first includes the warm-up
                 self._times.append(now - self._begun)
         self._begun = now
+        return content.n_bytes
 
     def fail(self, error: OSError) -> None:
         """Wait before the next attempt: the folder is full or cannot be used. RankGone if it does not exist."""

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -87,11 +86,11 @@ class OffloadWorker:
         self._search = RankSearch(exchange, self.name, self._makers, ranks, self._report)
         self._meter = CostMeter()
         self._cost = self._meter.cost()
-        self._ranks: deque[ServedRank] = deque()  # the next one to get a batch first
-        self._shared_ranks: tuple[ServedRank, ...] = ()  # the same, for other threads
-        self._batches: deque[BatchInProgress] = deque()
+        self._ranks: tuple[ServedRank, ...] = ()  # a tuple, because other threads read it
+        self._turn = 0
+        self._batches: list[BatchInProgress] = []
         self._lost: set[ServedRank] = set()
-        self._past_bytes = self._past_batches = 0
+        self._written_bytes = self._prepared = 0
         self._has_served = self._stopped = False
         self._writing = threading.Lock()  # two threads write heartbeats
 
@@ -117,12 +116,12 @@ class OffloadWorker:
 
     def progress(self) -> WorkerProgress:
         """Return what was done so far. Any thread may call this."""
-        ranks = self._shared_ranks
+        ranks = self._ranks
         times = [rank.seconds_per_batch for rank in ranks if rank.seconds_per_batch is not None]
         return WorkerProgress(
             ranks=len(ranks),
-            batches=self._past_batches + sum(rank.batches for rank in ranks),
-            written_bytes=self._past_bytes + sum(rank.written_bytes for rank in ranks),
+            batches=self._prepared,
+            written_bytes=self._written_bytes,
             seconds_per_batch=sum(times) / len(times) / max(1, len(ranks)) if times else None,
             held_bytes=sum(rank.files.held_bytes for rank in ranks),
             cpu_seconds=self._cost.cpu_seconds,
@@ -134,14 +133,13 @@ class OffloadWorker:
     def _update_ranks(self) -> None:
         due = time.monotonic() >= self._search.next_at
         for found in self._search.find({rank.cells.folder for rank in self._ranks}) if due else ():
-            self._ranks.append(found)
-            self._shared_ranks = tuple(self._ranks)
+            self._ranks += (found,)
             self._has_served = True
             self._report(f"serving {found.title}: batches of {found.maker.batch_size} samples")
             if self._stopped:
                 return
         ahead_bytes = self._ahead_bytes // max(1, len(self._ranks))
-        for rank in self._shared_ranks:
+        for rank in self._ranks:
             with self._contain(rank):
                 if rank not in self._lost:
                     rank.update(ahead_bytes)
@@ -166,12 +164,9 @@ class OffloadWorker:
                 self._search.refuse(rank.cells, f"{type(error).__name__}: {error}")
 
     def _drop(self, rank: ServedRank) -> None:
-        self._ranks.remove(rank)
-        self._shared_ranks = tuple(self._ranks)
+        self._ranks = tuple(each for each in self._ranks if each is not rank)
         self._lost.discard(rank)
-        self._past_batches += rank.batches
-        self._past_bytes += rank.written_bytes
-        self._batches = deque(batch for batch in self._batches if batch.rank is not rank)
+        self._batches = [batch for batch in self._batches if batch.rank is not rank]
         self._makers.keep_only({each.maker for each in self._ranks})
         self._report(f"finished {rank.title}: {rank.summary}")
 
@@ -180,7 +175,7 @@ class OffloadWorker:
     def _work(self) -> bool:
         """Submit batches and publish the first that is done; False if there is nothing to do."""
         # Forget batches that the host has made itself meanwhile.
-        self._batches = deque(batch for batch in self._batches if batch.rank.wants(batch.pending.name))
+        self._batches = [batch for batch in self._batches if batch.rank.wants(batch.pending.name)]
         self._submit()
         if not self._batches:
             return False
@@ -213,9 +208,8 @@ class OffloadWorker:
         """Submit batches of each rank in turn, until each recipe has enough in progress, plus `more`."""
         idle = 0
         while idle < len(self._ranks) and not self._stopped:
-            rank = self._ranks[0]
-            self._ranks.rotate(-1)
-            submitted = False
+            self._turn = (self._turn + 1) % len(self._ranks)
+            rank, submitted = self._ranks[self._turn], False
             with self._contain(rank):
                 submitted = self._submit_next(rank, more)
             idle = 0 if submitted else idle + 1
@@ -239,16 +233,18 @@ class OffloadWorker:
 
     def _publish(self, rank: ServedRank, name: BatchName, batch: Arrays, declined: str | None = None) -> None:
         with self._contain(rank):
-            rank.publish(name, batch, declined)
+            n_bytes = rank.publish(name, batch, declined)
+            self._written_bytes += n_bytes
+            self._prepared += n_bytes > 0
 
     # Heartbeats.
 
     def _write_heartbeat(self, rank: ServedRank) -> None:
         with self._writing, contextlib.suppress(OSError):
             rank.cells.write(
-                ranks=len(self._shared_ranks),
+                ranks=len(self._ranks),
                 threads=self._threads,
-                written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
+                written_bytes=self._written_bytes,
                 **self._cost._asdict(),
                 **rank.figures(),
             )
@@ -261,7 +257,7 @@ class OffloadWorker:
         def run() -> None:
             while not ended.wait(0.8 * BEAT_SECONDS):
                 self._cost = self._meter.cost()  # takes 0.5 ms, too long to do it for each batch
-                for rank in self._shared_ranks:
+                for rank in self._ranks:
                     with self._contain(rank):
                         self._write_heartbeat(rank)
 
