@@ -183,7 +183,7 @@ def test_without_counters_there_is_no_source(tmp_path, monkeypatch):
 
 
 def test_storage_is_read_at_least_once(folder, tmp_path):
-    rate = measure_storage(sorted(folder.rglob("*.png")), request_bytes=8192, queue_depth=3, seconds=0.2)
+    rate = measure_storage(sorted(folder.rglob("*.png")), request_bytes=8192, seconds=0.2)
 
     assert rate.bytes_per_second > 0
     with pytest.raises(ValueError, match="4 KiB or more"):

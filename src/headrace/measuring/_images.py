@@ -45,12 +45,9 @@ class FileRange:
 class ImageSample:
     """Some images of a source, of all sizes in proportion. They were just read, so they are in the page cache."""
 
-    extents: tuple[FileRange, ...]
-    """Where they are stored; empty if they are not separate parts of files."""
-    image_bytes: float
-    """Mean size of an encoded image."""
-    formats: dict[str, float]
-    """Each format's share of the images; `other` for those that only Pillow reads."""
+    extents: tuple[FileRange, ...]  # where they are stored; empty if they are not separate parts of files
+    image_bytes: float  # mean size of an encoded image
+    formats: dict[str, float]  # each format's share of the images; `other` for those that only Pillow reads
     pixel_bytes: float | None
     """Mean size of a decoded image, from the headers; None if only Pillow can read one of them."""
 

@@ -324,12 +324,9 @@ class PreparedBatch(NamedTuple):
     """A batch that an offload worker made, and what reading it cost."""
 
     arrays: dict[str, npt.NDArray[Any]]
-    n_bytes: int
-    """Of its file."""
-    seconds: float
-    """Without allocating memory, which only the first few batches need."""
-    cpu_seconds: float
-    """Of the reading thread."""
+    n_bytes: int  # of its file
+    seconds: float  # without allocating memory, which only the first few batches need
+    cpu_seconds: float  # of the reading thread
 
 
 class BatchReader:

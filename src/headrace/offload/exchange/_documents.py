@@ -56,34 +56,22 @@ class HostRequest:
 class Heartbeat:
     """What an offload worker writes to the cell of a rank."""
 
-    session: str
-    """The session of the host that it works for."""
-    worker: str
-    """The random name of the process."""
-    beat: int
-    """Increases at least every half second while the process is alive."""
+    session: str  # the session of the host that it works for
+    worker: str  # the random name of the process
+    beat: int  # increases at least every half second while the process is alive
     state: State
-    reason: str = ""
-    """Why it refuses, or what is wrong."""
-    marks: tuple[Stretch, ...] = ()
-    """The batches that are published."""
-    batches: int = 0
-    """Published for this rank."""
-    busy_seconds: float = 0.0
-    """How long there was work for this rank, including the turns of other ranks."""
+    reason: str = ""  # why it refuses, or what is wrong
+    marks: tuple[Stretch, ...] = ()  # the batches that are published
+    batches: int = 0  # published for this rank
+    busy_seconds: float = 0.0  # how long there was work for this rank, including the turns of other ranks
     seconds_per_batch: float | None = None
     """Mean of the last batches for this rank, including the turns of other ranks, without waiting for the host."""
-    ahead_bytes: int = 0
-    """How many bytes of unread batches this rank may have."""
-    held_bytes: int = 0
-    """How many it has."""
-    ranks: int = 1
-    """Ranks that the offload worker serves now."""
+    ahead_bytes: int = 0  # how many bytes of unread batches this rank may have
+    held_bytes: int = 0  # how many it has
+    ranks: int = 1  # ranks that the offload worker serves now
     threads: int = 1
-    cpu_share: float = 1.0
-    """Of the core of each thread."""
-    cpu_seconds: float = 0.0
-    """Of the process, like everything below."""
+    cpu_share: float = 1.0  # of the core of each thread
+    cpu_seconds: float = 0.0  # of the process, like everything below
     peak_bytes: int = 0
     mean_bytes: float = 0.0
     written_bytes: int = 0

@@ -32,8 +32,7 @@ class BatchName(NamedTuple):
     rank: int
     start: int
     stop: int
-    number: int
-    """Counted from `start`."""
+    number: int  # counted from `start`
 
 
 class Stretch(NamedTuple):
@@ -55,8 +54,7 @@ class Origin(NamedTuple):
 
     run: str
     session: str
-    recipe: str
-    """Digest of the recipe's file."""
+    recipe: str  # digest of the recipe's file
 
 
 def run_folder(exchange: Path, run: str) -> Path:

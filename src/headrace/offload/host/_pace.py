@@ -27,8 +27,7 @@ class HostPace(NamedTuple):
 
     host: float
     step: float
-    reading: float
-    """The part of `host` in which its threads waited for storage."""
+    reading: float  # the part of `host` in which its threads waited for storage
 
 
 class PaceMeter:

@@ -64,7 +64,7 @@ class PreparedBatches:
             shapes: Computes what batches must contain.
             samples: Returns the samples of a batch. Called by the reading thread.
             read_ahead: How many batches are read ahead.
-            sample_memory: Called regularly, to measure the memory of this process.
+            sample_memory: Called at intervals, to measure the memory of this process.
 
         """
         self._exchange, self._last, self._shapes, self._samples = exchange, last, shapes, samples
@@ -225,17 +225,13 @@ class PreparedBatches:
         """Read one batch, or wait a little."""
         if time.monotonic() - self._updated > self._max_beat_age:
             self.update()
-        number = self._top - 1
-        if self._has_enough:
-            with self._changed:
-                if self._has_enough and not self._ended:
-                    self._changed.wait(_BEAT_AGE_SECONDS)
-            return
-        if (early := self._read_at - time.monotonic()) > 0:
-            with self._changed:
+        with self._changed:
+            pause = _BEAT_AGE_SECONDS if self._has_enough else self._read_at - time.monotonic()
+            if pause > 0:
                 if not self._ended:
-                    self._changed.wait(early)
-            return
+                    self._changed.wait(pause)
+                return
+        number = self._top - 1
         try:
             self._read(number)
         except (BadPreparedBatch, _WrongBatch) as error:

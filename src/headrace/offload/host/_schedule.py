@@ -44,8 +44,7 @@ class PublishedPlan:
     """What rank 0 publishes for the other ranks of an epoch."""
 
     iteration: int
-    decisions: dict[str, Decision]
-    """By slot; one without a pattern says that rank 0 could not decide yet."""
+    decisions: dict[str, Decision]  # by slot; one without a pattern says that rank 0 could not decide yet
 
 
 class EpochRecord:

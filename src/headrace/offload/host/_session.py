@@ -59,23 +59,20 @@ class OffloadSession:
 
     def start(self, epoch: EpochStart) -> tuple[OffloadSupply, Callable[[int], LoaderState]] | None:
         """Begin an epoch and return (supply, state_after); None if the host makes all batches of it."""
-        begun, plan, gather, source = epoch.state, epoch.plan, epoch.gather, epoch.source
-        strategy = self._strategy
-        if self._refused:
+        begun, plan, strategy = epoch.state, epoch.plan, self._strategy
+        if self._refused or not plan.remaining:
             return None
         if plan.world_size > 1 and not strategy.follows_pattern:
             raise ValueError(
                 f"strategy must be 'paced' or 'mte' with {plan.world_size} ranks, which must take the same batches at "
                 f"the same time; got {strategy.name!r}"
             )
-        if not plan.remaining:
-            return None
         exchange = self._connect(plan, epoch.recipe)
         prepared = PreparedBatches(
             exchange,
             BatchName(begun.epoch, plan.rank, plan.start, plan.stop, plan.remaining - 1),
             shapes=self._shapes,
-            samples=partial(samples_of, epoch.make_batches(True), gather=gather),
+            samples=partial(samples_of, epoch.make_batches(True), gather=epoch.gather),
             read_ahead=min(READ_AHEAD, self._context.batches_ahead),
             sample_memory=self._meter.sample,
         )
@@ -86,16 +83,13 @@ class OffloadSession:
         if given is not None:
             scheduler.follow(given)
         supply = OffloadSupply(
-            epoch.make_batches(False),
-            epoch.make_batches(True),
-            gather,
-            source,
+            epoch,
             prepared,
             Turns(plan.remaining, given or (HOST_ONLY if strategy.follows_pattern else None)),
             ahead=self._context.batches_ahead,
             pace=PaceMeter(
                 self._context.meters,
-                source.stats,
+                epoch.source.stats,
                 threads=self._context.threads,
                 images_per_batch=plan.batch_size * len(self._context.fields),
             ),

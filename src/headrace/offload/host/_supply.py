@@ -11,10 +11,8 @@ from typing import Literal, TypeAlias
 
 from headrace.loader.supply import (
     Draft,
-    EpochBatches,
-    Gather,
+    EpochStart,
     PixelBatch,
-    PixelSource,
     Stack,
     Stopped,
     StopSign,
@@ -174,10 +172,7 @@ class OffloadSupply:
 
     def __init__(
         self,
-        batches: EpochBatches,
-        tail: EpochBatches,
-        gather: Gather,
-        source: PixelSource,
+        epoch: EpochStart,
         prepared: PreparedBatches,
         turns: Turns,
         *,
@@ -187,7 +182,8 @@ class OffloadSupply:
         decide: Callable[[OffloadSupply, StopSign], int],
         finished: Callable[[OffloadSupply, int, float], None],
     ) -> None:
-        self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
+        self._batches, self._tail = epoch.make_batches(False), epoch.make_batches(True)
+        self._gather, self._source = epoch.gather, epoch.source
         self.prepared, self.turns = prepared, turns
         self._ahead, self.pace = ahead, pace
         self._counts, self._decide, self._finished = counts, decide, finished

@@ -38,16 +38,12 @@ _MAX_LINK_SHARE = 0.8
 class Times:
     """Measured seconds per batch, for one rank."""
 
-    host: float
-    """The host, with all its threads."""
-    worker: float
-    """The offload worker, including the turns of other ranks."""
-    step: float = 0.0
-    """The trainer."""
+    host: float  # the host, with all its threads
+    worker: float  # the offload worker, including the turns of other ranks
+    step: float = 0.0  # the trainer
     link: float = 0.0
     """How long reading a prepared batch occupies the link; a lower limit for prepared batches in a row."""
-    take: float = 0.0
-    """CPU time of the host for reading a prepared batch."""
+    take: float = 0.0  # CPU time of the host for reading a prepared batch
     reading: float = 0.0
     """The part of `host` in which it waits for encoded images, which may come over the same link."""
 
@@ -80,20 +76,16 @@ class Outlook(NamedTuple):
     """What is left of an epoch."""
 
     batches: int
-    ready: int = 0
-    """Prepared batches that are already there."""
-    capacity: int | None = None
-    """Prepared batches that may be unread at a time; None for any number."""
+    ready: int = 0  # prepared batches that are already there
+    capacity: int | None = None  # prepared batches that may be unread at a time; None for any number
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """How the rest of an epoch is shared."""
 
-    pattern: Pattern | None
-    """Which slots get prepared batches; None to take them whenever they are ready."""
-    off: str | None = None
-    """Why the offload worker is not used, if so."""
+    pattern: Pattern | None  # which slots get prepared batches; None to take them whenever they are ready
+    off: str | None = None  # why the offload worker is not used, if so
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,10 @@ class WorkerProgress(NamedTuple):
     """What an offload worker has done and what is wrong, to show to the user."""
 
     ranks: int
-    batches: int
-    """Prepared so far, for all ranks."""
+    batches: int  # prepared so far, for all ranks
     written_bytes: int
     seconds_per_batch: float | None
-    held_bytes: int
-    """Of batches that were not read yet."""
+    held_bytes: int  # of batches that were not read yet
     cpu_seconds: float
     trouble: str
 
