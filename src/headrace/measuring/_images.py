@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from headrace import formats
 from headrace.errors import BadSource, HeadraceError
-from headrace.measuring._cold import read_file
+from headrace.measuring._cold import read_part
 from headrace.measuring._sampling import image_fields, spread_by_size
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
@@ -38,7 +39,9 @@ class FileRange:
     n_bytes: int
 
     def read(self) -> bytes:
-        return read_file(self.path, self.offset, self.n_bytes)
+        """Open the file and read the image, through the page cache."""
+        with Path(self.path).open("rb", buffering=0) as file:
+            return read_part(file.fileno(), self.offset, self.n_bytes)
 
 
 @dataclass(frozen=True, slots=True)
