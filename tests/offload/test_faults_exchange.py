@@ -252,7 +252,7 @@ time.sleep(60)
                 wait_until(lambda: [path.name for path in folder.iterdir()] == ["run"])
         assert files_in(folder) == []
 
-    def test_killed_for_good_it_is_swept_by_the_near_worker(self, dataset, folder, loader):
+    def test_the_offload_worker_removes_the_files_of_a_killed_host(self, dataset, folder, loader):
         with running(dataset, folder) as worker:
             with self.process(folder, loader, "run") as other:
                 wait_until(lambda: worker.progress().batches > 2)

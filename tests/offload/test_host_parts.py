@@ -76,7 +76,7 @@ def test_a_host_that_is_waited_for_sets_its_own_pace(monkeypatch):
     assert pace.step == pytest.approx(0.1)
 
 
-def test_a_host_that_is_not_waited_for_is_known_by_its_work(monkeypatch):
+def test_the_pace_of_a_host_that_is_ahead_follows_from_its_busy_time(monkeypatch):
     pace = measured(Clock(monkeypatch), 400, host=0.1, step=0.4, busy=0.1)
 
     assert pace.host == pytest.approx(0.1, rel=0.01)
@@ -90,7 +90,7 @@ def test_a_host_that_makes_batches_ahead_is_not_taken_to_be_slower(monkeypatch):
     assert pace.host == pytest.approx(0.1)
 
 
-def test_a_pause_of_the_machine_is_nobodys_pace(monkeypatch):
+def test_a_pause_of_the_machine_does_not_change_the_pace(monkeypatch):
     pace = measured(Clock(monkeypatch), 20, host=0.4, step=0.1, busy=0.3, pause_at=7)
 
     assert pace.host == pytest.approx(0.4)

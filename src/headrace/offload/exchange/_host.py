@@ -115,7 +115,7 @@ class HostExchange:
                 worker could not make it.
 
         """
-        last = self._own(self._heartbeat.near.last)
+        last = self._own(self._heartbeat.worker_cell.last)
         known = last is not None and is_within(name, last.marks)  # the offload worker may be several batches ahead
         if not known and not self.ready(name):
             return None

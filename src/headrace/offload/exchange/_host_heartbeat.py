@@ -41,7 +41,7 @@ class HostHeartbeat:
         self._read_at = 0.0
         self._found: Heartbeat | None = None
         self._wake = threading.Event()
-        self.near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self.worker_cell = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self.trouble: str | None = None
         self._make_folder()
         self._thread = threading.Thread(target=self._run, name="headrace-exchange", daemon=True)
@@ -60,7 +60,7 @@ class HostHeartbeat:
         if now - self._read_at < max_age:
             return self._found
         try:
-            beat = self.near.read()
+            beat = self.worker_cell.read()
         except (OSError, ValueError):
             beat = None
         self._found, self._read_at = beat, now  # in this order, for other threads
@@ -68,9 +68,9 @@ class HostHeartbeat:
 
     @property
     def silent_seconds(self) -> float:
-        if self.near.silent_seconds > SILENT_SECONDS:
+        if self.worker_cell.silent_seconds > SILENT_SECONDS:
             self.read()  # maybe this process was frozen
-        return self.near.silent_seconds
+        return self.worker_cell.silent_seconds
 
     def close(self) -> None:
         """End the thread, which removes all files first. Does nothing in a forked child."""

@@ -90,8 +90,8 @@ class RankCells:
         """Read what the host has published. OSError or ValueError if it is not valid."""
         self.folder, self.rank, self._worker = folder, rank, worker
         self._process = this_process()
-        self._host = CellReader(folder / HOST_CELL, HostRequest.from_json)
-        self._near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self._host_cell = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self._worker_cell = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self._written = b""
         content = read_small_file(folder / RECIPE, MAX_RECIPE_BYTES)
         self.recipe: dict[str, Any] = parse_object(content)
@@ -102,7 +102,7 @@ class RankCells:
         self._beat = 0
 
     def _read_request(self) -> HostRequest:
-        request = self._host.read()
+        request = self._host_cell.read()
         if request is None:
             raise ValueError(f"{self.folder / HOST_CELL} is damaged")
         return request
@@ -126,7 +126,7 @@ class RankCells:
     @property
     def is_abandoned(self) -> bool:
         """Whether the host has died without removing its files."""
-        return is_abandoned(self.request.process, self._host.silent_seconds)
+        return is_abandoned(self.request.process, self._host_cell.silent_seconds)
 
     def claim(self) -> bool:
         """Take the rank, which no live offload worker has; False if another one takes it at the same time."""
@@ -138,7 +138,7 @@ class RankCells:
     def _holder(self) -> Heartbeat | None:
         """Return the heartbeat of the worker that has the rank; None if there is none, or its cell is not valid."""
         try:
-            return self._near.read()
+            return self._worker_cell.read()
         except ValueError:
             return None
 

@@ -75,8 +75,8 @@ class KnownRank:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.host = CellReader(folder / HOST_CELL, HostRequest.from_json)
-        self.near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self.host_cell = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self.worker_cell = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self.retry_at = 0.0
         self.trouble = ""
         """Why it could not be served, if so."""
@@ -86,12 +86,12 @@ class KnownRank:
     def is_held(self, worker: str) -> bool:
         """Whether another live offload worker has the rank."""
         try:
-            holder = self.near.read()
+            holder = self.worker_cell.read()
         except ValueError:
             return False
         if holder is None or holder.worker == worker or holder.is_vacant:
             return False
-        return self.near.silent_seconds < TAKEOVER_SECONDS
+        return self.worker_cell.silent_seconds < TAKEOVER_SECONDS
 
 
 class RankSearch:
@@ -127,7 +127,7 @@ class RankSearch:
         existing = [*(folder for folder, _ in ranks), *unfinished]
         self._known = {folder: self._known.get(folder) or KnownRank(folder) for folder in existing}
         for folder in unfinished:
-            if self._known[folder].host.silent_seconds > ABANDONED_SECONDS:
+            if self._known[folder].host_cell.silent_seconds > ABANDONED_SECONDS:
                 remove_abandoned_rank(folder)
         for folder, rank in self._rotated(ranks):
             if folder not in served and (self._ranks is None or rank in self._ranks):
@@ -165,10 +165,10 @@ class RankSearch:
             return None
 
     def _claim_if_free(self, rank: int, known: KnownRank) -> ServedRank | None:
-        request = known.host.read()
+        request = known.host_cell.read()
         if request is None or request.closed:
             return None
-        if is_abandoned(request.process, known.host.silent_seconds):
+        if is_abandoned(request.process, known.host_cell.silent_seconds):
             remove_abandoned_rank(known.folder)
             return None
         if known.is_held(self._worker):
@@ -193,7 +193,7 @@ class RankSearch:
         return ServedRank(cells, maker, files)
 
     def refuse(self, cells: RankCells, why: str) -> None:
-        """Report why a rank is not served, also to its host. A worker with another dataset may take it."""
+        """Report to the user and to the host why a rank is not served. A worker with another dataset may take it."""
         known = self._known.setdefault(cells.folder, KnownRank(cells.folder))
         known.refused = cells.origin.session
         known.trouble = self.trouble = short_text(f"refused {cells.folder}: {why}")
