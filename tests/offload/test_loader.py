@@ -363,8 +363,11 @@ def test_an_offload_worker_that_gains_nothing_is_off_and_that_is_logged(core_pat
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"weights": np.ones(COUNT), "shuffle": False}, "weights: the offload worker does not have them"),
-        ({"fields": ["label"], "transform": None}, "fields: none of them"),
+        (
+            {"weights": np.ones(COUNT), "shuffle": False},
+            "weights: samples that are drawn by weight",
+        ),
+        ({"fields": ["label"], "transform": None}, "fields: at least one must be"),
     ],
 )
 def test_what_an_offload_worker_cannot_do_is_done_without_it(core_path, exchange, caplog, options, why):

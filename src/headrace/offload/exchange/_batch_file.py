@@ -399,15 +399,17 @@ def _checked_header(content: npt.NDArray[np.uint8], checksum: int, path: Any, li
     """Return the text of the header after the checksum."""
     n_bytes = content.nbytes
     if n_bytes < DATA_ALIGNMENT:
-        raise bad_batch("damaged", f"{path}: {n_bytes} bytes, too few for a prepared batch: it is truncated")
+        raise bad_batch(
+            "damaged", f"{path}: must have at least {DATA_ALIGNMENT} bytes; it has {n_bytes}: it is truncated"
+        )
     (length,) = _LENGTH.unpack_from(content.data)
     if length > limits.header_bytes or 8 + length > n_bytes or (8 + length) % DATA_ALIGNMENT:
         raise bad_batch(
-            "damaged", f"{path}: a header of {length} bytes in a file of {n_bytes}: it is truncated or damaged"
+            "damaged", f"{path}: found a header of {length} bytes in a file of {n_bytes}: it is truncated or damaged"
         )
     text = content[8 : 8 + length].tobytes()
     if not text.startswith(START):
-        raise bad_batch("foreign", f"{path}: the header does not begin like that of a prepared batch")
+        raise bad_batch("foreign", f"{path}: the header must begin with {START.decode()!r}: it is not a prepared batch")
     stated, found = text[len(START) : len(START) + CHECKSUM_PLACE.size], b"%08x" % checksum
     if stated != found:
         raise bad_batch("damaged", f"{path}: the checksum must be {stated!r}; found {found.decode()}: it is damaged")

@@ -152,10 +152,7 @@ def remove_file(name: str, *, dir_fd: int) -> None:
 
 def is_folder(path: Path) -> bool:
     """Whether the path is a folder itself, not a link to one."""
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
+    return path.is_dir() and not path.is_symlink()
 
 
 # Cells: files of 4096 bytes that one side writes in place, again and again, and the other reads (spec/exchange.md §2).

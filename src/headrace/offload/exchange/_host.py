@@ -78,7 +78,7 @@ class HostExchange:
         self._read_bytes = self._read_batches = 0
         self._reader = BatchReader(Origin(run, self.session, digest(content)), take=take)
         if not self.path.is_dir():
-            raise ExchangeError(f"{self.path}: no such folder; create or mount the exchange folder on both sides")
+            raise ExchangeError(f"{self.path}: no such folder: create or mount the exchange folder on both sides")
         try:
             remove_dead_ranks(self.path)
             if rank == 0:
@@ -125,7 +125,9 @@ class HostExchange:
             if prepared is None:
                 if known and not self.ready(name):
                     return None  # another offload worker has taken over, and has not made it yet
-                raise bad_batch("unreadable", f"{path}: the offload worker has published it, but there is no such file")
+                raise bad_batch(
+                    "unreadable", f"{path}: the offload worker has published it, but the file does not exist"
+                )
         except BadPreparedBatch as error:
             self._rejected[error.kind] += 1
             raise

@@ -73,7 +73,7 @@ class PreparedBatches:
         self._failed: str | None = None
         self._changed = threading.Condition()
         self._ready: dict[int, tuple[Samples, list[Stack]]] = {}
-        self._bad: dict[int, str] = {}
+        self._bad: set[int] = set()
         self._skipped: set[int] = set()
         self._top = self._bottom = last.number + 1
         self._next: Stretch | None = None
@@ -244,7 +244,7 @@ class PreparedBatches:
             self._expected = (number, samples, self._shapes.of(samples[0]))
         _, samples, shape = self._expected
         if shape is None:
-            raise _WrongBatch("a sample of it cannot be transformed")
+            raise _WrongBatch("one of its samples cannot be transformed")
         name = self._last._replace(number=number)
         prepared = None if self._exchange is None else self._exchange.read(name, shape.limits)
         if prepared is None:
@@ -278,8 +278,8 @@ class PreparedBatches:
                 self._unreported += 1
                 if found is None:
                     level = logging.INFO if self._bad else logging.WARNING  # warn once per epoch
-                    self._bad[number] = why
-                    _log.log(level, "batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
+                    self._bad.add(number)
+                    _log.log(level, "the host makes batch %d of epoch %d itself: %s", number, self._last.epoch, why)
                 else:
                     self._ready[number] = found
                 self._pass_skipped()

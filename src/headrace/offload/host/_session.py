@@ -50,9 +50,9 @@ class OffloadSession:
         self.knowledge = OffloadKnowledge()
         limit = max_rows(context.dataset.manifest.samples)
         if not context.fields:
-            self.knowledge.turn_off("fields: none of them is an image or a mask")
+            self.knowledge.turn_off("fields: at least one must be an image or a mask")
         elif context.weighted:
-            self.knowledge.turn_off("weights: the offload worker does not have them")
+            self.knowledge.turn_off("weights: samples that are drawn by weight cannot be offloaded")
         elif context.dataset.rows is not None and len(context.dataset) > limit:
             self.knowledge.turn_off(f"indices: at most {limit} can be offloaded; got {len(context.dataset)}")
         self._refused = self.knowledge.off is not None

@@ -118,7 +118,7 @@ def wait_limit(seconds_per_batch: float | None) -> float:
 class PreparedPixels:
     """The pixels of a prepared batch. If it is late, lost or bad, the host makes it for the same slot.
 
-    The loader waits at most `limit` seconds for it, and not at all if it is bad or the offload worker is gone.
+    The loader waits at most `limit` seconds for it, and not at all if it is bad or the offload worker has ended.
     """
 
     def __init__(
@@ -244,12 +244,10 @@ class OffloadSupply:
             self.claimed = number
             self._counts.made["host"] += 1
             return self._host.pop()
-        own: tuple[tuple[Outcome, dict[int, Draft]], ...] = (("helped", self._helped), ("lost", self._redone))
-        for outcome, drafts in own:
-            if number in drafts:
-                self.prepared.skip_from(number)
-                self._counts.made[outcome] += 1
-                return drafts.pop(number)
+        if number in self._helped or number in self._redone:
+            self.prepared.skip_from(number)
+            self._counts.made["helped" if number in self._helped else "lost"] += 1
+            return self._helped.pop(number, None) or self._redone.pop(number)
         rows, repeat = self.prepared.samples(number) or samples_of(self._tail, number, self._gather)
         epoch, source = self._batches.epoch, self._source
         pixels = PreparedPixels(self.prepared, number, self.limit, lambda: source.submit(rows, epoch))

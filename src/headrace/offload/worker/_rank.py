@@ -60,6 +60,7 @@ from headrace.offload.exchange._names import (
 )
 from headrace.records import Dataset
 from headrace.transforms import Recipe
+from headrace.units import bytes_text
 
 MAX_SAMPLES = 1 << 16
 """Per batch. Memory for its bookkeeping is allocated before anything else of it is known."""
@@ -273,6 +274,11 @@ class PublishedBatches:
             remove_file(self._temporary, dir_fd=folder)
 
 
+def prepared_text(batches: int, n_bytes: int) -> str:
+    """Describe what was prepared, for reports."""
+    return f"prepared {'1 batch' if batches == 1 else f'{batches} batches'}, {bytes_text(n_bytes)}"
+
+
 class ServedRank:
     """A rank that this offload worker holds. For the worker's main thread; others may call `figures`."""
 
@@ -298,11 +304,6 @@ class ServedRank:
     @property
     def title(self) -> str:
         return f"rank {self.cells.rank} of run {self.cells.folder.parent.name}"
-
-    @property
-    def summary(self) -> str:
-        batches = "1 batch" if self.batches == 1 else f"{self.batches} batches"
-        return f"prepared {batches}, {self.written_bytes / 1e6:.3g} MB"
 
     @property
     def trouble(self) -> str:

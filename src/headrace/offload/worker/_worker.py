@@ -20,7 +20,7 @@ from headrace.offload._cost import CostMeter
 from headrace.offload.exchange._batch_file import Arrays
 from headrace.offload.exchange._liveness import BEAT_SECONDS
 from headrace.offload.exchange._names import BatchName, new_token
-from headrace.offload.worker._rank import PendingBatch, RankGone, ServedRank
+from headrace.offload.worker._rank import PendingBatch, RankGone, ServedRank, prepared_text
 from headrace.offload.worker._search import Makers, RankSearch
 
 # One round of the loop costs 0.2 ms, which is noticeable on an eighth of a core: rounds are rare while a batch is made.
@@ -166,7 +166,7 @@ class OffloadWorker:
         self._lost.discard(rank)
         self._batches = [batch for batch in self._batches if batch.rank is not rank]
         self._makers.keep_only({each.maker for each in self._ranks})
-        self._report(f"finished {rank.title}: {rank.summary}")
+        self._report(f"finished {rank.title}: {prepared_text(rank.batches, rank.written_bytes)}")
 
     # Batches.
 
@@ -275,5 +275,5 @@ class OffloadWorker:
             rank.state = "ended"
             with self._contain(rank):
                 self._write_heartbeat(rank)
-            self._report(f"left {rank.title}: {rank.summary}")
+            self._report(f"left {rank.title}: {prepared_text(rank.batches, rank.written_bytes)}")
         self._makers.keep_only(())
