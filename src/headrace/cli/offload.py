@@ -140,4 +140,3 @@ def _line(progress: WorkerProgress, exchange: Path) -> str:
         f"serving {counted(progress.ranks, 'rank')}: {prepared_text(progress.batches, progress.written_bytes)}{pace}, "
         f"{bytes_text(progress.held_bytes)} not read yet, {progress.cpu_seconds:.1f} CPU seconds{trouble}"
     )
-
