@@ -163,7 +163,10 @@ class Run {
 
   Status warp(const Pass& pass, std::uint32_t number, bool last, ImageRows& image) noexcept {
     const Filter filter = transform_.mask ? Filter::nearest : pass.filter;
-    const Region region = warped_region(pass);
+    Field field;
+    if (pass.warp.elastic.bends)
+      if (Status s = make_field(pass.warp.elastic, workspace_.field, field); !s) return s;
+    const Region region = warped_region(pass, field);
     Picture read, picture;
     if (region.height > 0) {
       RowSource* source = nullptr;
@@ -179,7 +182,7 @@ class Run {
     if (Status s = make_picture(workspace_.picture[number % 2], pass.rows.canvas, pass.columns.canvas, type_, picture);
         !s)
       return s;
-    warp_picture(pass, filter, region, read, picture);
+    warp_picture(pass, field, filter, region, read, picture);
     return color_and_finish(pass, picture, last);
   }
 
