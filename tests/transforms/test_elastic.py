@@ -71,6 +71,28 @@ def test_every_dtype_and_channel_count_is_as_the_reference(seed, interpolation, 
     assert off.max() <= (0 if interpolation == "nearest" else 1 if dtype == "uint8" else 8)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16"])
+@pytest.mark.parametrize("alpha", [50, 400])
+def test_pixels_are_scipys(dtype, alpha):
+    """As `map_coordinates` looks them up at the displaced places, within one level of 8 bits, where there is no fill."""
+    ndimage = pytest.importorskip("scipy.ndimage")
+    image = noise(np.random.default_rng(0), 64, 80, 2, dtype)
+    compiled, key = compiled_for(ElasticTransform(alpha)).image, {"seed": 5, "epoch": 0, "sample": 9}
+    (only,) = compiled.passes(64, 80, **key)
+    y, x = np.mgrid[:64, :80] + 0.5
+    across, down = displacement(np.asarray(only["warp"]["elastic"]["nodes"]), (5.0, 5.0), x, y)
+
+    found = compiled.apply(image, **key)
+
+    places = y + down - 0.5, x + across - 0.5
+    planes = [
+        ndimage.map_coordinates(image[..., c].astype(np.float64), places, order=1, mode="nearest") for c in (0, 1)
+    ]
+    inside = (x + across >= 0) & (x + across < 80) & (y + down >= 0) & (y + down < 64)
+    assert inside.mean() > 0.8
+    assert np.abs(found - np.stack(planes, axis=-1))[inside].max() <= (1 if dtype == "uint8" else 8)
+
+
 def test_without_strength_nothing_changes():
     image = noise(np.random.default_rng(0), 30, 40, 3, "uint8")
 

@@ -171,6 +171,8 @@ class RandomPerspective(Transform):
         fill: Level outside of the image, or three for red, green and blue, on the scale of the image's own dtype.
         mask_fill: Value outside of a mask.
 
+    Different from torchvision: an image that becomes smaller is averaged instead of sampled, unless "nearest".
+
     """
 
     distortion_scale: float = 0.5
