@@ -74,7 +74,7 @@ def test_every_dtype_and_channel_count_is_as_the_reference(seed, interpolation, 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16"])
 @pytest.mark.parametrize("alpha", [50, 400])
 def test_pixels_are_scipys(dtype, alpha):
-    """As `map_coordinates` looks them up at the displaced places, within one level of 8 bits, where there is no fill."""
+    """What `map_coordinates` finds at the displaced places, within one level of 8 bits, where there is no fill."""
     ndimage = pytest.importorskip("scipy.ndimage")
     image = noise(np.random.default_rng(0), 64, 80, 2, dtype)
     compiled, key = compiled_for(ElasticTransform(alpha)).image, {"seed": 5, "epoch": 0, "sample": 9}

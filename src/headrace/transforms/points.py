@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.transforms.elastic.deformation import Deformation, subdivide
+from headrace.transforms.elastic.deformation import Deformation
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def move_polygons(polygons: Floats, passes: Sequence[Mapping[str, Any]]) -> tupl
         kept &= some
         moved = homogeneous[..., :2] / np.where(homogeneous[..., 2:] > 0, homogeneous[..., 2:], 1)
         if deformation is not None and len(moved) > 0:
-            moved = deformation.undo(subdivide(moved, deformation.spacing / 2))
+            moved = deformation.undo_polygons(moved)
     return moved, kept
 
 

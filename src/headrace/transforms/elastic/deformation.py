@@ -16,7 +16,7 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _ITERATIONS = 20
-_CLOSE = 1e-3  # pixels
+_CLOSE = 1e-2  # pixels
 _MAX_PARTS = 256  # of an edge
 
 
@@ -24,27 +24,35 @@ class Deformation:
     """The displacements of one image, from the "elastic" entry of a pass."""
 
     def __init__(self, elastic: Mapping[str, Any]) -> None:
-        self._nodes = np.asarray(elastic["nodes"], np.float64)  # [2, rows, columns]
+        nodes = np.asarray(elastic["nodes"], np.float64)
+        self._columns = nodes.shape[2]
+        self._nodes = nodes.reshape(2, -1)  # [2, rows * columns]
         self._size = np.array(elastic["size"], np.float64)  # width, height
         self._spacing = np.array(elastic["spacing"], np.float64)  # across, down
-
-    @property
-    def spacing(self) -> float:
-        """Pixels between two nodes, of the direction in which they are closer."""
-        return float(self._spacing.min())
 
     def at(self, points: Floats) -> tuple[Floats, Floats]:
         """Return displacements `[N, 2]` at `points`, and their derivatives `[N, 2, 2]` (by x, then by y)."""
         inside = np.clip(points, 0, self._size) / self._spacing
         cells = inside.astype(np.int64)
         (x, slope_x), (y, slope_y) = (_weights(inside[:, k] - cells[:, k]) for k in (0, 1))
-        column, row = cells.T
-        # [2, N, 4 rows, 4 columns]
-        around = self._nodes[:, (row[:, None] + range(4))[:, :, None], (column[:, None] + range(4))[:, None, :]]
-        displacements = np.einsum("knij,ni,nj->nk", around, y, x)
-        by_x = np.einsum("knij,ni,nj->nk", around, y, slope_x) / self._spacing[0]
-        by_y = np.einsum("knij,ni,nj->nk", around, slope_y, x) / self._spacing[1]
+        offsets = (np.arange(4)[:, None] * self._columns + np.arange(4)).ravel()
+        around = self._nodes[:, (cells[:, 1] * self._columns + cells[:, 0])[:, None] + offsets]  # [2, N, 16]
+        kinds = [(y, x), (y, slope_x / self._spacing[0]), (slope_y / self._spacing[1], x)]
+        weights = [(down[:, :, None] * across[:, None, :]).reshape(-1, 16) for down, across in kinds]
+        displacements, by_x, by_y = (np.einsum("kns,ns->nk", around, weight) for weight in weights)
         return displacements, np.stack([by_x, by_y], axis=-1)
+
+    def undo_polygons(self, polygons: Floats) -> Floats:
+        """Return polygons `[N, V, 2]` in the new image, with further vertices, as straight edges become curves.
+
+        They are as far apart as nodes, or a 256th of an edge. All polygons get the same number of vertices again; those
+        that a polygon does not need repeat its last one.
+        """
+        divided = [_divided(polygon, float(self._spacing.min())) for polygon in polygons]
+        ends = np.cumsum([len(each) for each in divided])
+        moved = np.split(self.undo(np.concatenate(divided)), ends[:-1])
+        longest = max(map(len, moved))
+        return np.stack([np.pad(each, ((0, longest - len(each)), (0, 0)), mode="edge") for each in moved])
 
     def undo(self, points: Floats) -> Floats:
         """Return where places `[..., 2]` of the old image are in the new one; not finite ones stay as they are.
@@ -76,22 +84,17 @@ class Deformation:
         return found.reshape(points.shape)
 
 
-def subdivide(polygons: Floats, length: float) -> Floats:
-    """Return polygons `[N, V, 2]` whose edges are not longer than this, or a 256th of what they were.
-
-    All get the same number of vertices again; those that a polygon does not need repeat its last one.
-    """
-    made = []
-    for polygon in polygons:
-        following = np.roll(polygon, -1, axis=0)
-        lengths = np.nan_to_num(np.hypot(*(following - polygon).T))
-        parts = np.clip(np.ceil(lengths / length), 1, _MAX_PARTS).astype(np.int64)
-        begins = np.repeat(np.cumsum(parts) - parts, parts)
-        share = (np.arange(parts.sum()) - begins) / np.repeat(parts, parts)
-        corners, edges = np.repeat(polygon, parts, axis=0), np.repeat(following - polygon, parts, axis=0)
-        made.append(corners + share[:, None] * edges)
-    longest = max(map(len, made))
-    return np.stack([np.pad(each, ((0, longest - len(each)), (0, 0)), mode="edge") for each in made])
+def _divided(polygon: Floats, length: float) -> Floats:
+    """Return a polygon `[V, 2]` with more vertices, so that no edge is longer, or at most a 256th of what it was."""
+    edges = np.roll(polygon, -1, axis=0) - polygon
+    lengths = np.nan_to_num(np.hypot(*edges.T))
+    parts = np.clip(np.ceil(lengths / length), 1, _MAX_PARTS).astype(np.int64)
+    parts[lengths == 0] = 0  # of repeated vertices one stays
+    parts[-1] = max(1, parts[-1])
+    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    share = number / np.repeat(parts, parts)
+    divided: Floats = np.repeat(polygon, parts, axis=0) + share[:, None] * np.repeat(edges, parts, axis=0)
+    return divided
 
 
 def _weights(t: Floats) -> tuple[Floats, Floats]:
