@@ -287,6 +287,9 @@ Status transform_image(const Transform& transform, const ImageShape& shape, Imag
   OutputShape actual;
   if (Status s = shape_of(transform, shape, program, actual); !s) return s;
   if (!(actual == expected)) return {Code::corrupt, "the image does not have the size that the index claims", 0, -1};
+  // Decoders have taken the alpha away by now.
+  if (shape.type.channels == 2 && actual.channels == 3)
+    return bad("an image of two channels cannot become RGB here: take its alpha away, or use color='keep'");
   Finish finish;
   if (Status s = make_finish(transform, shape.type, actual, finish); !s) return s;
   if (Status s = Run(transform, shape.type, key, finish, out, workspace).all(program, image); !s) return s;
