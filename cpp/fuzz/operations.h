@@ -22,13 +22,13 @@ class Chooser {
   double whole(std::uint32_t n) { return reader_.byte() % n; }
   double share() { return reader_.byte() / 255.0; }
   double side() { return 1.0 + (reader_.byte() % 8 == 0 ? reader_.pair() % 400 : reader_.byte() % 80); }
-  double odd(std::uint32_t most) { return 1.0 + 2 * (reader_.byte() % ((most + 1) / 2)); }
+  double odd(std::uint32_t highest) { return 1.0 + 2 * (reader_.byte() % ((highest + 1) / 2)); }
   // One end of the range, or anything in it.
   double between(double from, double to) {
     const std::uint32_t choice = reader_.byte() % 4;
     return choice == 0 ? from : choice == 1 ? to : from + (to - from) * (reader_.pair() / 65535.0);
   }
-  double factor(double most) { return std::exp(between(-std::log(most), std::log(most))); }
+  double factor(double highest) { return std::exp(between(-std::log(highest), std::log(highest))); }
   void range(Op& op, std::size_t k, double a, double b) {
     op.parameters[k] = a < b ? a : b;
     op.parameters[k + 1] = a < b ? b : a;
@@ -57,8 +57,8 @@ inline Op warp_operation(Chooser& c, OpKind kind) {
     case OpKind::affine: {
       c.range(op, 0, c.between(-36000, 36000), c.between(-360, 360));
       const bool pixels = c.whole(2) == 0;
-      const double most = pixels ? 65535 : 1;
-      for (const std::size_t k : {2, 4}) c.range(op, k, c.between(-most, most), c.between(-0.5, 0.5));
+      const double highest = pixels ? 65535 : 1;
+      for (const std::size_t k : {2, 4}) c.range(op, k, c.between(-highest, highest), c.between(-0.5, 0.5));
       c.range(op, 6, c.factor(c.whole(4) == 0 ? 1000 : 2), c.factor(2));
       for (const std::size_t k : {8, 10}) c.range(op, k, c.between(-89, 89), c.between(-20, 20));
       p[12] = c.warp_filter() + (pixels ? kWarpPixels : 0) + kWarpExpand * c.whole(2) + kWarpCenter * c.whole(2);
@@ -77,8 +77,9 @@ inline Op warp_operation(Chooser& c, OpKind kind) {
       op.parameters = {c.share(), c.share(), c.warp_filter(), c.fill()};
       return op;
     default: {
-      const double most = c.whole(4) == 0 ? 1e5 : 100;
-      op.parameters = {c.between(0, most), c.between(0, most), c.factor(1000), c.factor(30), c.warp_filter(), c.fill()};
+      const double highest = c.whole(4) == 0 ? 1e5 : 100;
+      op.parameters = {c.between(0, highest), c.between(0, highest), c.factor(1000),
+                       c.factor(30),          c.warp_filter(),       c.fill()};
       p[2] = std::max(p[2], 1.0);
       p[3] = std::max(p[3], 1.0);
       return op;

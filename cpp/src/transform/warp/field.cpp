@@ -78,12 +78,12 @@ void draw_rows(const FieldAxes& axes, const Elastic& elastic, std::uint64_t firs
 }
 
 // Smooth down, in place: what row y becomes needs that row and those after it. `row` has room for a row.
-void smooth_down(const FieldAxes& axes, float scale, float* row, float* rows, float& least, float& most) noexcept {
+void smooth_down(const FieldAxes& axes, float scale, float* row, float* rows, float& lowest, float& highest) noexcept {
   std::array<float, 2 * kMaxRadius + 1> weights;
   axes.down.weigh(weights);
   const std::size_t columns = axes.across.nodes;
   Rows following{};
-  least = most = 0;
+  lowest = highest = 0;
   for (std::uint32_t y = 0; y < axes.down.nodes; ++y) {
     float* const to = rows + y * columns;
     for (std::uint32_t k = 0; k < axes.down.taps(); ++k)
@@ -91,8 +91,8 @@ void smooth_down(const FieldAxes& axes, float scale, float* row, float* rows, fl
     kernels().pixels.sum_numbers_float(following.data(), weights.data(), axes.down.taps(), columns, row);
     for (std::size_t x = 0; x < columns; ++x) {
       to[x] = row[x] * scale;
-      least = std::min(least, to[x]);
-      most = std::max(most, to[x]);
+      lowest = std::min(lowest, to[x]);
+      highest = std::max(highest, to[x]);
     }
   }
 }
@@ -120,7 +120,8 @@ Status make_field(const Elastic& elastic, Buffer& buffer, Field& field) noexcept
     draw_rows(axes, elastic, k * axes.down.padded(), memory + 2 * plane, nodes);
     // torchvision divides by the height across and by the width down, and counts in halves of the side.
     const double pixels = elastic.alpha[k] * size[k] / (2 * size[1 - k]);
-    smooth_down(axes, static_cast<float>(pixels * deviation), memory + 2 * plane, nodes, field.least[k], field.most[k]);
+    smooth_down(axes, static_cast<float>(pixels * deviation), memory + 2 * plane, nodes, field.lowest[k],
+                field.highest[k]);
     field.nodes[k] = nodes;
     field.size[k] = size[k];
     field.per_pixel[k] = 1 / spacing[k];

@@ -23,9 +23,9 @@ inline constexpr std::uint64_t kMaxFieldNodes = std::uint64_t{1} << 22;
 struct Field {
   const float* nodes[2] = {};  // displacements in pixels, [rows, columns]
   std::uint32_t rows = 0, columns = 0;
-  double size[2] = {};                // of the picture
-  double per_pixel[2] = {};           // nodes, 1 / spacing
-  float least[2] = {}, most[2] = {};  // of all nodes
+  double size[2] = {};                    // of the picture
+  double per_pixel[2] = {};               // nodes, 1 / spacing
+  float lowest[2] = {}, highest[2] = {};  // of all nodes
 };
 
 // Pixels between two nodes.

@@ -39,8 +39,8 @@ struct Extent {
 
 // Where positions of these extents lie after an elastic deformation and its map.
 void displace(const Matrix& map, const Field& field, Extent& across, Extent& down) noexcept {
-  const std::array<double, 2> xs = {across.least + field.least[0], across.most + field.most[0]};
-  const std::array<double, 2> ys = {down.least + field.least[1], down.most + field.most[1]};
+  const std::array<double, 2> xs = {across.lowest + field.lowest[0], across.highest + field.highest[0]};
+  const std::array<double, 2> ys = {down.lowest + field.lowest[1], down.highest + field.highest[1]};
   across = down = {1e30, -1e30};
   for (const double x : xs)
     for (const double y : ys) {
