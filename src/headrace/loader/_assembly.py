@@ -139,6 +139,15 @@ class Assembly:
         """Return the batches of samples [start, stop) of an epoch, for a caller that starts with the last one."""
         return EpochBatches(self._order, self.plan(ranks, start, stop), epoch, descending=True)
 
+    def batches_from(self, ranks: Ranks, state: LoaderState) -> EpochBatches:
+        """Return the batches of an epoch from a state on, in the order of a loader without an offload worker."""
+        return EpochBatches(self._order, self.plan(ranks, state.samples, state.stop), state.epoch)
+
+    @property
+    def supplied(self) -> bool:
+        """Whether an offload worker may decide the order of the batches."""
+        return self._supplier is not None
+
     def start(self, plan: EpochPlan, state: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
         """Start an epoch. Return (feed, state_after); state_after(n) is the state after n batches."""
         self._transfer.find_device()
