@@ -11,6 +11,7 @@
     ├── BadSource           (ValueError)   a source cannot be imported: damaged, incomplete, unknown or hostile
     ├── CorruptDataset      (ValueError)   files of a dataset are damaged, missing or do not belong together
     ├── UnsupportedDataset  (ValueError)   this version cannot read the dataset
+    ├── StoreError          (OSError)      an object store cannot be reached, refuses access or has replaced an object
     ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, an existing destination
     ├── LoaderError                        a loader cannot continue: closed, forked, or out of good samples
     │   ├── EngineClosed                   the threads of a loader were stopped while something waited for them
@@ -50,6 +51,7 @@ __all__ = [
     "MissingExtra",
     "PlanMismatch",
     "ProfileError",
+    "StoreError",
     "TransformError",
     "UnknownTarget",
     "UnsupportedDataset",
@@ -119,6 +121,10 @@ class EngineClosed(LoaderError):
 
 class PlanMismatch(LoaderError, ValueError):
     """A dataset does not have the fields, formats or renditions of the loader's plan; it was built with another."""
+
+
+class StoreError(HeadraceError, OSError):
+    """An object store cannot be reached, refuses access, or returns something else than the dataset contains."""
 
 
 class ExchangeError(HeadraceError, OSError):
