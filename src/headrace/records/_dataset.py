@@ -18,16 +18,15 @@ import pyarrow as pa
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
+from headrace.records._files import DatasetFiles
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
-from headrace.records.index.gather import Gather, Places
-from headrace.records.index.reading import Index
+from headrace.records.index.gather import Gather
 from headrace.records.manifest import INDEX, Manifest, shard_name
-from headrace.records.remote import RemoteDataset, RemoteShards
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import (
     COLOR_DTYPE_CODES,
@@ -38,29 +37,12 @@ from headrace.records.schema import (
     Field,
     stored_format,
 )
-from headrace.records.shards import ShardFiles
-from headrace.storage import Objects, is_url, join_url
+from headrace.storage import Objects, join_url
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, transforms.Pad, transforms.Resize)
-
-
-class _Files:
-    """The open files of a dataset in this process, shared by all views of it."""
-
-    def __init__(self, folder: Path, remote: RemoteDataset | None) -> None:
-        self.manifest = Manifest.load(folder)
-        self.index = Index(folder, self.manifest)
-        self.shards: ShardFiles | RemoteShards = (
-            ShardFiles(folder, self.manifest.shards, self.manifest.check_current) if remote is None else remote.shards
-        )
-        self.fingerprint = self.manifest.fingerprint
-
-    @cached_property
-    def places(self) -> Places:
-        return Places(self.index, self.manifest)
 
 
 class Dataset:
@@ -91,19 +73,18 @@ class Dataset:
         self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._open()
+        self._files = DatasetFiles(self.location, storage_options)
         self._epochs = EpochCounter(self._files.manifest.samples)
 
-    def _open(self) -> None:
-        self._remote = RemoteDataset(self.location, self.storage_options) if is_url(self.location) else None
-        self.path = Path(self.location) if self._remote is None else self._remote.folder
+    @property
+    def path(self) -> Path:
         """The folder of the dataset, or of the local copy of its index."""
-        self._files = _Files(self.path, self._remote)
+        return self._files.folder
 
     @property
     def objects(self) -> Objects | None:
         """The object store that has the shards; None if they are in a local folder."""
-        return None if self._remote is None else self._remote.objects
+        return self._files.objects
 
     def shard_location(self, shard: int) -> str:
         """Return the path or URL of a shard, for messages."""
@@ -473,7 +454,7 @@ class Dataset:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._open()
+        self._files = DatasetFiles(self.location, self.storage_options)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
 
@@ -481,7 +462,7 @@ class Dataset:
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        return verify(self.path, workers=workers)
+        return verify(self.location, workers=workers)
 
 
 def open_dataset(

@@ -17,9 +17,9 @@ import numpy as np
 
 from headrace.errors import CorruptDataset
 from headrace.files import atomic_path, write_atomic
-from headrace.records.checksum import CHUNK, crc32c, sum_blocks, to_hex
+from headrace.records.checksum import CHUNK, sum_blocks
 from headrace.records.manifest import INDEX, MANIFEST, MAX_BYTES, Manifest, Shard, shard_name
-from headrace.storage import Objects, Part, Piece, fetch_now, join_url
+from headrace.storage import ObjectRange, Objects, RangePart, fetch_now, join_url
 
 _DOWNLOAD = 64 << 20
 """Bytes of the index to request at a time."""
@@ -67,12 +67,12 @@ class RemoteDataset:
             with temporary.open("wb") as stream:
                 os.ftruncate(stream.fileno(), index.n_bytes)
 
-                def write(part: Part, content: memoryview) -> None:
+                def write(part: RangePart, content: memoryview) -> None:
                     os.pwrite(stream.fileno(), content, part.to)
 
                 for start in range(0, index.n_bytes, _DOWNLOAD):
                     n_bytes = min(_DOWNLOAD, index.n_bytes - start)
-                    fetch_now(self.objects, [Piece(INDEX, start, n_bytes, start)], write)
+                    fetch_now(self.objects, [ObjectRange(INDEX, start, n_bytes, start)], write)
             found = sum_blocks(temporary, index.block_bytes)
             if found != (index.n_bytes, index.checksums):
                 raise CorruptDataset(
@@ -97,10 +97,10 @@ class RemoteShards:
             )
         memory = np.empty(length, np.uint8).data
 
-        def write(part: Part, content: memoryview) -> None:
+        def write(part: RangePart, content: memoryview) -> None:
             memory[part.to : part.to + part.n_bytes] = content
 
-        fetch_now(self._objects, [Piece(shard_name(shard), offset, length, 0)], write)
+        fetch_now(self._objects, [ObjectRange(shard_name(shard), offset, length, 0)], write)
         return memory.toreadonly()
 
     def blocks(self, shard: int, offset: int, length: int) -> Iterator[memoryview]:
@@ -111,14 +111,3 @@ class RemoteShards:
 
     def close(self) -> None:
         pass
-
-
-def check_remote(url: str, options: Mapping[str, Any] | None = None) -> Iterator[tuple[str, int, str, str]]:
-    """Read all shards of a dataset in a store; yield name, size, checksum and expected checksum of each."""
-    remote = RemoteDataset(url, options)
-    manifest = Manifest.load(remote.folder)
-    for number, shard in enumerate(manifest.shards):
-        total = 0
-        for start in range(0, shard.n_bytes, _DOWNLOAD):
-            total = crc32c(remote.shards.read(number, start, min(_DOWNLOAD, shard.n_bytes - start)), total)
-        yield shard_name(number), shard.n_bytes, to_hex(total), shard.checksum

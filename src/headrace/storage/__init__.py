@@ -7,13 +7,21 @@
 `transfer_method()` returns what is used: kvikio with GPUDirect Storage, pinned memory, or ordinary memory.
 
     objects = Objects("s3://bucket/photos.hr")
-    fetch_now(objects, [Piece("shards/000000.hrs", start=0, n_bytes=4096, to=0)], write)
+    fetch_now(objects, [ObjectRange("shards/000000.hrs", start=0, n_bytes=4096, to=0)], write)
 """
 
 from headrace.storage._device import DeviceReader, Extent, TransferMethod, transfer_method
 from headrace.storage._files import Files, Handle, Pace
 from headrace.storage._objects import Objects
-from headrace.storage._requests import Fetcher, Part, Piece, StoreCounts, call_in_loop, fetch_now, run_in_loop
+from headrace.storage._requests import (
+    Fetcher,
+    ObjectRange,
+    RangePart,
+    StoreCounts,
+    call_in_loop,
+    fetch_now,
+    run_in_loop,
+)
 from headrace.storage._slots import Slots, pack
 from headrace.storage._url import is_url, join_url
 
@@ -23,10 +31,10 @@ __all__ = [
     "Fetcher",
     "Files",
     "Handle",
+    "ObjectRange",
     "Objects",
     "Pace",
-    "Part",
-    "Piece",
+    "RangePart",
     "Slots",
     "StoreCounts",
     "TransferMethod",

@@ -28,7 +28,7 @@ MAX_REQUEST = 8 << 20
 """Larger pieces are fetched by several requests at the same time."""
 
 
-class Piece(NamedTuple):
+class ObjectRange(NamedTuple):
     """Bytes of an object, and the position that they get in the memory of the caller."""
 
     name: str
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     to: int
 
 
-class Part(NamedTuple):
+class RangePart(NamedTuple):
     """A part of a piece within a request: position in the object, length, position in memory."""
 
     piece: int
@@ -53,7 +53,7 @@ class Request:
     name: str
     start: int
     end: int
-    parts: list[Part]
+    parts: list[RangePart]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class StoreCounts:
     bytes: int = 0
 
 
-def plan_requests(pieces: Sequence[Piece]) -> list[Request]:
+def plan_requests(pieces: Sequence[ObjectRange]) -> list[Request]:
     """Return the requests for some pieces, in the order of objects and offsets."""
     spare = MAX_WASTE * sum(piece.n_bytes for piece in pieces)
     requests: list[Request] = []
@@ -78,11 +78,11 @@ def plan_requests(pieces: Sequence[Piece]) -> list[Request]:
             if gap <= MAX_GAP and gap <= spare:
                 spare -= gap
                 last.end = max(last.end, end)
-                last.parts.append(Part(number, piece.start, piece.n_bytes, piece.to))
+                last.parts.append(RangePart(number, piece.start, piece.n_bytes, piece.to))
                 continue
         for start in range(piece.start, end, MAX_REQUEST):
             n_bytes = min(MAX_REQUEST, end - start)
-            part = Part(number, start, n_bytes, piece.to + start - piece.start)
+            part = RangePart(number, start, n_bytes, piece.to + start - piece.start)
             requests.append(Request(piece.name, start, start + n_bytes, [part]))
     return requests
 
@@ -95,7 +95,9 @@ class Fetcher:
         self._etags: dict[str, str | None] = {}
         self._room: asyncio.Semaphore | None = None
 
-    async def fetch(self, pieces: Sequence[Piece], write: Callable[[Part, memoryview], None]) -> dict[int, StoreError]:
+    async def fetch(
+        self, pieces: Sequence[ObjectRange], write: Callable[[RangePart, memoryview], None]
+    ) -> dict[int, StoreError]:
         """Fetch pieces and pass their parts to `write`. Return the error of each piece that could not be fetched."""
         failed: dict[int, StoreError] = {}
 
@@ -164,7 +166,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return _loop
 
 
-def fetch_now(objects: Objects, pieces: Iterable[Piece], write: Callable[[Part, memoryview], None]) -> None:
+def fetch_now(objects: Objects, pieces: Iterable[ObjectRange], write: Callable[[RangePart, memoryview], None]) -> None:
     """Fetch pieces and wait for them, in the calling thread.
 
     Raises:

@@ -20,7 +20,7 @@ import queue
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -32,10 +32,11 @@ from headrace.loader.pixels._engine import Columns, EngineSource, PixelBatch, Ro
 from headrace.records import Dataset
 from headrace.records.checksum import crc32c
 from headrace.records.manifest import shard_name
-from headrace.storage import Fetcher, Part, Piece, Slots, StoreCounts, call_in_loop, pack, run_in_loop
+from headrace.storage import Fetcher, ObjectRange, RangePart, Slots, StoreCounts, call_in_loop, pack, run_in_loop
 from headrace.transforms import Compiled
 
 MAX_SLOTS = 64
+CHECKSUM_TRIES = 3
 BYTES_AHEAD = 256 << 20
 """Bytes that may be requested ahead of the engine: 0.25 s at 1 GB/s, more than the latency of a store."""
 
@@ -213,7 +214,7 @@ class RemoteSource:
                 if n_bytes == 0:
                     work.failures[at, number] = CorruptDataset("the index names bytes beyond the end of the shard")
                     continue
-                pieces.append(Piece(shard_name(shard), start, n_bytes, int(new[at])))
+                pieces.append(ObjectRange(shard_name(shard), start, n_bytes, int(new[at])))
                 places.append((at, number, int(columns["checksum"][at])))
         damaged = await self._fetch_pieces(slot, pieces, [checksum for _, _, checksum in places])
         for index, error in damaged.items():
@@ -230,14 +231,18 @@ class RemoteSource:
         valid: npt.NDArray[np.bool_] = known & (columns["offset"] <= ends)
         return valid & (columns["length"] <= ends - np.where(valid, columns["offset"], ends))
 
-    async def _fetch_pieces(self, slot: int, pieces: list[Piece], checksums: list[int]) -> dict[int, HeadraceError]:
-        """Fetch pieces and check them. A piece with the wrong checksum is fetched once more."""
+    async def _fetch_pieces(
+        self, slot: int, pieces: list[ObjectRange], checksums: list[int]
+    ) -> dict[int, HeadraceError]:
+        """Fetch pieces and check them. A piece with the wrong checksum is fetched again."""
         errors: dict[int, HeadraceError] = {}
         left = list(range(len(pieces)))
-        for _ in range(2):
+        for _ in range(CHECKSUM_TRIES):
             found: dict[int, int] = {}
 
-            def write(part: Part, content: memoryview, chosen: list[int] = left, found: dict[int, int] = found) -> None:
+            def write(
+                part: RangePart, content: memoryview, chosen: list[int] = left, found: dict[int, int] = found
+            ) -> None:
                 self._slots.write(slot, part.to, content)
                 if part.n_bytes == pieces[chosen[part.piece]].n_bytes:  # else it is read back, when all parts are there
                     found[part.piece] = crc32c(content)
@@ -259,13 +264,13 @@ class RemoteSource:
             )
         return errors
 
-    def _sum(self, slot: int, piece: Piece) -> int:
+    def _sum(self, slot: int, piece: ObjectRange) -> int:
         return crc32c(self._slots.read(slot, piece.to, piece.n_bytes))
 
     # For the loader.
 
     def stats(self) -> dict[str, Any]:
-        return {**self._engine.stats(), "store": asdict(self._counts)}
+        return {**self._engine.stats(), "store": replace(self._counts)}
 
     def set_storage_rate(self, rate: float | None) -> None:
         self._engine.set_storage_rate(rate)
