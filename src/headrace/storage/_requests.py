@@ -98,7 +98,7 @@ class Fetcher:
     async def fetch(
         self, pieces: Sequence[ObjectRange], write: Callable[[RangePart, memoryview], None]
     ) -> dict[int, StoreError]:
-        """Fetch pieces and pass their parts to `write`. Return the error of each piece that could not be fetched."""
+        """Fetch ranges and pass their parts to `write`. Return the error of each range that could not be fetched."""
         failed: dict[int, StoreError] = {}
 
         async def one(request: Request) -> None:
