@@ -30,6 +30,7 @@ from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
+from headrace.loader.pixels._remote import RemoteSource
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
 from headrace.records import Dataset
 
@@ -109,6 +110,8 @@ class Assembly:
             return DeviceSource(*parts, seed=self._seed, options=self._options, transfer=self._transfer)
         if not self._pixel_names:
             return NoPixels()
+        if self._dataset.objects is not None:
+            return RemoteSource(*parts, seed=self._seed, options=self._options)
         return EngineSource(*parts, seed=self._seed, options=self._options)
 
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
@@ -178,7 +181,7 @@ class Assembly:
             if started is not None:
                 return started
         batches = EpochBatches(order, plan, state.epoch)
-        supply = HostSupply(batches, gather, source, ahead=self._options.batches_ahead)
+        supply = HostSupply(batches, gather, source, ahead=getattr(source, "ahead", self._options.batches_ahead))
         return supply, partial(state.after, plan)
 
     def limit_storage(self, rate: float | None) -> None:
