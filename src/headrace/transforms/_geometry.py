@@ -143,14 +143,26 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class HorizontalFlip(Transform):
-    """Flip left and right with probability `p`."""
+    """Flip left and right with probability `p`.
+
+    Args:
+        p: Probability of a flip.
+        flip_pairs: Pairs of keypoints, by their numbers from 0, that are exchanged if the image is mirrored, such as
+            the left and the right eye: `[(1, 2), (3, 4)]`. None uses those that the dataset records; `()` exchanges
+            none. Two flips of a sample, or one and a vertical one, mirror nothing.
+
+    """
 
     p: float = 0.5
+    flip_pairs: Sequence[Sequence[int]] | None = None
 
     op: ClassVar[str] = "horizontal_flip"
 
     def __post_init__(self) -> None:
-        self._set(p=arguments.probability("HorizontalFlip: p", self.p))
+        self._set(
+            p=arguments.probability("HorizontalFlip: p", self.p),
+            flip_pairs=arguments.optional_pairs("HorizontalFlip: flip_pairs", self.flip_pairs),
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         return (("horizontal_flip", (self.p,)),)
@@ -158,14 +170,26 @@ class HorizontalFlip(Transform):
 
 @dataclass(frozen=True)
 class VerticalFlip(Transform):
-    """Flip top and bottom with probability `p`."""
+    """Flip top and bottom with probability `p`.
+
+    Args:
+        p: Probability of a flip.
+        flip_pairs: Pairs of keypoints, by their numbers from 0, that are exchanged if the image is mirrored, such as
+            the left and the right eye: `[(1, 2), (3, 4)]`. None uses those that the dataset records; `()` exchanges
+            none. Two flips of a sample, or one and a vertical one, mirror nothing.
+
+    """
 
     p: float = 0.5
+    flip_pairs: Sequence[Sequence[int]] | None = None
 
     op: ClassVar[str] = "vertical_flip"
 
     def __post_init__(self) -> None:
-        self._set(p=arguments.probability("VerticalFlip: p", self.p))
+        self._set(
+            p=arguments.probability("VerticalFlip: p", self.p),
+            flip_pairs=arguments.optional_pairs("VerticalFlip: flip_pairs", self.flip_pairs),
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         return (("vertical_flip", (self.p,)),)
