@@ -107,8 +107,8 @@ def test_the_dataset_may_name_the_pairs():
     """Those of the transforms come first."""
     points = [[18, 20, 1, 22, 20, 2]]
     for flip, expected in ((HorizontalFlip(1), [2, 1]), (HorizontalFlip(1, ()), [1, 2])):
-        motion = compile([flip]).motion(40, 40, **KEY, flip_pairs=((0, 1), (3, 9)))
-        assert motion.move_shapes("keypoints", points)[0][2::3].tolist() == expected
+        motion = compile([flip]).motion(40, 40, **KEY)
+        assert motion.move_shapes("keypoints", points, ((0, 1), (3, 9)))[0][2::3].tolist() == expected
 
 
 def test_pairs_are_checked():
@@ -130,7 +130,7 @@ def test_all_lists_follow_their_boxes():
     kinds = {"area": "list<float32>", "name": "list<str>", "joints": "keypoints", "outline": "polygons"}
     given = Targets(boxes_of([0, 0, 10, 10], [60, 60, 80, 80]), lists)
 
-    moved = compile([CenterCrop(40)]).motion(100, 100, **KEY).move(given, kinds, ALL_BOXES)
+    moved = compile([CenterCrop(40)]).motion(100, 100, **KEY).move(given, kinds, ALL_BOXES, {})
     joined = join_targets([moved, moved])
 
     assert moved.boxes.labels.tolist() == [1]

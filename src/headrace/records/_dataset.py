@@ -24,6 +24,7 @@ from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.index.gather import Gather, Places
 from headrace.records.index.reading import Index
+from headrace.records.keypoints import Keypoints
 from headrace.records.manifest import INDEX, Manifest
 from headrace.records.rendition import Rendition
 from headrace.records.schema import (
@@ -196,6 +197,16 @@ class Dataset:
     def class_to_idx(self) -> dict[str, int] | None:
         classes = self._files.manifest.classes
         return None if classes is None else {name: label for label, name in enumerate(classes)}
+
+    @property
+    def keypoints(self) -> Mapping[str, Keypoints]:
+        """What the keypoints of fields are called and how they are connected, as far as the source knew it."""
+        return MappingProxyType(dict(self._files.manifest.keypoints))
+
+    @cached_property
+    def flip_pairs(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """For each field of keypoints with names: the left and right ones, which a mirrored image exchanges."""
+        return {name: each.flip_pairs for name, each in self._files.manifest.keypoints.items()}
 
     @property
     def fingerprint(self) -> str:

@@ -174,7 +174,7 @@ class SampleMaker:
             views = [
                 join_targets(
                     [
-                        motion.move(targets, self._kinds, keep)
+                        motion.move(targets, self._kinds, keep, self._dataset.flip_pairs)
                         for targets, motion in zip(
                             given, compiled.motions(sizes, key, [each.boxes.xyxy for each in given]), strict=True
                         )

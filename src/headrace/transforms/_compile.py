@@ -144,39 +144,27 @@ class Compiled:
         sample: int,
         view: int = 0,
         corners: Any = None,
-        flip_pairs: Pairs = (),
     ) -> Motion:
-        """Return what a view of an image of this size does to positions in it. `corners` are those of its boxes.
-
-        `flip_pairs` are used if the transforms name none.
-        """
+        """Return what a view of an image of this size does to positions in it. `corners` are those of its boxes."""
         group = self.group_of(view)
         key = {"seed": seed, "epoch": epoch, "sample": sample, "view": view}
-        pairs = flip_pairs if group.flip_pairs is None else group.flip_pairs
+        pairs = group.flip_pairs
         if not group.needs_boxes or corners is None:
             return Motion(group.image.passes(height, width, **key), flip_pairs=pairs)
         given = np.ascontiguousarray(corners, np.float32).reshape(-1, 4)
         left = np.frombuffer(group.image.boxes_left(height, width, given, **key), np.bool_)
         return Motion(group.image.passes(height, width, **key, boxes=given), left, pairs)
 
-    def motions(
-        self,
-        sizes: Sequence[tuple[int, int]],
-        key: Mapping[str, int],
-        corners: Sequence[Any],
-        flip_pairs: Pairs = (),
-    ) -> list[Motion]:
+    def motions(self, sizes: Sequence[tuple[int, int]], key: Mapping[str, int], corners: Sequence[Any]) -> list[Motion]:
         """Return what a view does to positions in each image of a sample, given their heights and widths, and boxes.
 
         A sample has one image, or those of its mosaic. `key` is what its draws depend on.
         """
         if self.tiles is None:
-            return [self.motion(*sizes[0], **key, corners=corners[0], flip_pairs=flip_pairs)]
+            return [self.motion(*sizes[0], **key, corners=corners[0])]
         pairs = self.groups[0].flip_pairs
-        return [
-            Motion(tile.passes(*size, **key), flip_pairs=flip_pairs if pairs is None else pairs)
-            for tile, size in zip(self.tiles.placed, sizes, strict=False)
-        ]
+        placed = zip(self.tiles.placed, sizes, strict=False)
+        return [Motion(tile.passes(*size, **key), flip_pairs=pairs) for tile, size in placed]
 
     def to_json(self, *, callables: bool = False) -> list[dict[str, Any]]:
         """Return the transforms as JSON.

@@ -36,6 +36,7 @@ class Finisher:
         self._gather = dataset.gather
         self._fields, self._box_filter = options.fields, options.box_filter
         types = self._types = dataset.fields
+        self._flip_pairs = dataset.flip_pairs
         self._pixel_names = pixel_fields(dataset, options.fields)
         self._image = next((name for name, kind in types.items() if kind == "image"), None)
         self._owners = {field.name: field.of for field in dataset.manifest.fields if field.of}
@@ -142,7 +143,8 @@ class Finisher:
         for view in range(self._compiled.views):
             motions = self._compiled.motions(sizes, {"seed": self._seed, "view": view, **key}, corners)
             moved = [
-                motion.move(part, self._types, self._box_filter) for part, motion in zip(parts, motions, strict=True)
+                motion.move(part, self._types, self._box_filter, self._flip_pairs)
+                for part, motion in zip(parts, motions, strict=True)
             ]
             views.append(join_targets(moved))
         return views

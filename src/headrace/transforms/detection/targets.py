@@ -31,31 +31,44 @@ class Motion:
     passes: Sequence[Mapping[str, Any]]
     left: npt.NDArray[np.bool_] | None = None
     """Which boxes a crop leaves that removes boxes by their centers; None: all."""
-    flip_pairs: Pairs = ()
+    flip_pairs: Pairs | None = None
+    """Keypoints that a mirrored image exchanges, if the transforms name them."""
 
     @cached_property
     def mirrors(self) -> bool:
         """Whether left and right are exchanged."""
-        return bool(self.flip_pairs) and is_mirrored(self.passes)
+        return is_mirrored(self.passes)
 
-    def move(self, given: Targets, kinds: Mapping[str, str], keep: BoxFilter) -> Targets:
-        """Return what is left of the targets of an image; `kinds` has the field type of each list."""
+    def move(
+        self, given: Targets, kinds: Mapping[str, str], keep: BoxFilter, flip_pairs: Mapping[str, Pairs]
+    ) -> Targets:
+        """Return what is left of the targets of an image.
+
+        `kinds` has the field type of each list, `flip_pairs` what the dataset records for fields of keypoints.
+        """
         boxes, kept = self.move_boxes(given.boxes, keep)
         lists = {name: keep_elements(values, kept) for name, values in given.lists.items()}
-        return Targets(boxes, {name: self.move_shapes(kinds[name], values) for name, values in lists.items()})
+        moved = {
+            name: self.move_shapes(kinds[name], values, flip_pairs.get(name, ())) for name, values in lists.items()
+        }
+        return Targets(boxes, moved)
 
     def move_boxes(self, boxes: Any, keep: BoxFilter) -> tuple[Any, npt.NDArray[np.bool_]]:
         """Return the boxes that are left, and a mask of the given ones that were kept."""
         return map_boxes(boxes, self.passes, keep, self.left)
 
-    def move_shapes(self, kind: str, shapes: Any) -> Any:
-        """Return the values of a list, one for each box that was kept; those that are no shapes do not change."""
+    def move_shapes(self, kind: str, shapes: Any, flip_pairs: Pairs = ()) -> Any:
+        """Return the values of a list, one for each box that was kept; those that are no shapes do not change.
+
+        `flip_pairs` are used if the transforms name none.
+        """
         if kind == "polygons":
             return move_polygon_lists(shapes, self.passes)
         if kind != "keypoints":
             return shapes
         moved = move_keypoints(shapes, self.passes)
-        return [_swapped(each, self.flip_pairs) for each in moved] if self.mirrors else moved
+        pairs = flip_pairs if self.flip_pairs is None else self.flip_pairs
+        return [_swapped(each, pairs) for each in moved] if pairs and self.mirrors else moved
 
 
 def join_targets(parts: Sequence[Targets]) -> Targets:
