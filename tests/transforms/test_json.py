@@ -70,6 +70,7 @@ ALL = [
     CenterCrop((5, 6)),
     RandomCrop(32, padding=4, pad_if_needed=True, fill=1.5, padding_mode="reflect"),
     RandomCrop(32),
+    RandomCrop(32, pad_if_needed=True, mask_fill=255),
     RandomResizedCrop(224, (0.1, 0.2), (0.3, 3), "nearest", antialias=False),
     HorizontalFlip(),
     VerticalFlip(0.1),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.transforms.samples import any_key
@@ -11,8 +13,10 @@ from headrace.records import Boxes
 from headrace.transforms import (
     CenterCrop,
     HorizontalFlip,
+    Pad,
     RandomAffine,
     RandomApply,
+    RandomCrop,
     RandomPerspective,
     RandomRotation,
     Resize,
@@ -117,6 +121,18 @@ def test_pairs_are_checked():
             HorizontalFlip(flip_pairs=pairs)
     with pytest.raises(ValueError, match="same flip_pairs"):
         compile([HorizontalFlip(1, [(0, 1)]), VerticalFlip(1, [(0, 2)])])
+
+
+@pytest.mark.parametrize(
+    "transform", [Pad(2, 7, mask_fill=255), RandomCrop(8, 2, pad_if_needed=True, fill=7, mask_fill=255)]
+)
+def test_the_border_of_a_mask_has_its_own_value(transform):
+    """A class that the loss ignores, while the image has a gray border."""
+    compiled, pixels = compile([transform, CenterCrop(8)], layout="HWC"), np.full((4, 4), 1, np.uint8)
+    image, mask = compiled.image.apply(pixels, **KEY), compiled.mask.apply(pixels, **KEY)
+    assert set(np.unique(image)) == {1, 7}
+    assert np.array_equal(mask == 255, image[..., 0] == 7)
+    assert replace(transform, mask_fill=None).for_mask() == replace(transform, mask_fill=None)
 
 
 def test_all_lists_follow_their_boxes():

@@ -72,6 +72,7 @@ class RandomCrop(Transform):
             the crop.
         fill: Pixel value of the padding, on the scale of the image's own dtype.
         padding_mode: "constant" (the fill value), "edge" (repeat the border pixels) or "reflect" (mirror at them).
+        mask_fill: Value of the padding of a mask; None means `fill`.
 
     """
 
@@ -80,6 +81,7 @@ class RandomCrop(Transform):
     pad_if_needed: bool = False
     fill: float = 0
     padding_mode: str = "constant"
+    mask_fill: float | None = None
 
     op: ClassVar[str] = "random_crop"
 
@@ -90,6 +92,7 @@ class RandomCrop(Transform):
             pad_if_needed=arguments.flag("RandomCrop: pad_if_needed", self.pad_if_needed),
             fill=arguments.fill("RandomCrop: fill", self.fill),
             padding_mode=arguments.choice("RandomCrop: padding_mode", self.padding_mode, PADDING_MODES),
+            mask_fill=_mask_fill("RandomCrop", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
@@ -98,6 +101,9 @@ class RandomCrop(Transform):
         if self.padding is None:
             return (crop,)
         return (("pad", (*arguments.padding("padding", self.padding), *border)), crop)
+
+    def for_mask(self) -> Transform:
+        return self if self.mask_fill is None else replace(self, fill=self.mask_fill)
 
 
 @dataclass(frozen=True)
@@ -201,14 +207,16 @@ class Pad(Transform):
 
     Args:
         padding: Border width: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
-        fill: Pixel value of a constant border, on the scale of the image's own dtype. Masks get the same value.
+        fill: Pixel value of a constant border, on the scale of the image's own dtype.
         padding_mode: "constant" (the fill value), "edge" (repeat the border pixels) or "reflect" (mirror at them).
+        mask_fill: Value of a constant border of a mask; None means `fill`.
 
     """
 
     padding: int | Sequence[int]
     fill: float = 0
     padding_mode: str = "constant"
+    mask_fill: float | None = None
 
     op: ClassVar[str] = "pad"
 
@@ -217,8 +225,16 @@ class Pad(Transform):
             padding=arguments.padding("Pad: padding", self.padding),
             fill=arguments.fill("Pad: fill", self.fill),
             padding_mode=arguments.choice("Pad: padding_mode", self.padding_mode, PADDING_MODES),
+            mask_fill=_mask_fill("Pad", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
         widths = arguments.padding("padding", self.padding)
         return (("pad", (*widths, self.fill, PADDING_MODES.index(self.padding_mode))),)
+
+    def for_mask(self) -> Transform:
+        return self if self.mask_fill is None else replace(self, fill=self.mask_fill)
+
+
+def _mask_fill(owner: str, value: float | None) -> float | None:
+    return None if value is None else arguments.fill(f"{owner}: mask_fill", value)
