@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -59,6 +60,7 @@ struct CanvasJob {
   OutputShape expected;
   std::uint8_t* out = nullptr;
   Status status;
+  double seconds = 0;
 };
 
 void run_jobs(const Transform& transform, std::vector<CanvasJob>& jobs, unsigned threads) noexcept {
@@ -67,7 +69,9 @@ void run_jobs(const Transform& transform, std::vector<CanvasJob>& jobs, unsigned
     DecoderLease tools;
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       CanvasJob& job = jobs[i];
+      const auto started = std::chrono::steady_clock::now();
       job.status = transform_canvas(transform, job.tiles, job.key, job.expected, job.out, tools->workspace);
+      job.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     }
   };
   std::vector<std::thread> others;
@@ -82,9 +86,9 @@ void run_jobs(const Transform& transform, std::vector<CanvasJob>& jobs, unsigned
   for (std::thread& each : others) each.join();
 }
 
-// Returns (number of the sample, error class, message) for each that failed.
-nb::list transform_canvases(const Transform& transform, nb::handle tiles, nb::handle rows, nb::handle out,
-                            std::uint64_t seed, std::uint32_t epoch, unsigned threads) {
+// Returns (number of the sample, error class, message) for each that failed, and the busy seconds of all threads.
+nb::tuple transform_canvases(const Transform& transform, nb::handle tiles, nb::handle rows, nb::handle out,
+                             std::uint64_t seed, std::uint32_t epoch, unsigned threads) {
   std::vector<CanvasJob> jobs(nb::len(tiles));
   Buffer keys;
   const auto* samples = items<std::uint64_t>(rows, keys, 0, jobs.size());
@@ -112,12 +116,15 @@ nb::list transform_canvases(const Transform& transform, nb::handle tiles, nb::ha
     run_jobs(transform, jobs, threads);
   }
   nb::list failed;
-  for (std::size_t i = 0; i < jobs.size(); ++i)
+  double seconds = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    seconds += jobs[i].seconds;
     if (!jobs[i].status) {
       const ErrorText error = describe_status(jobs[i].status, StatusOrigin::dataset);
       failed.append(nb::make_tuple(i, error.name, error.message));
     }
-  return failed;
+  }
+  return nb::make_tuple(failed, seconds);
 }
 
 }  // namespace
@@ -132,7 +139,7 @@ void register_mosaic(nb::module_& module) {
              nb::kw_only(), arg("seed"), arg("epoch"), arg("threads"),
              nb::sig("def transform_canvases(transform: Transform, tiles: collections.abc.Sequence[typing.Any], "
                      "rows: object, out: collections.abc.Sequence[typing.Any], *, seed: int, epoch: int, "
-                     "threads: int) -> list[tuple[int, str, str]]"));
+                     "threads: int) -> tuple[list[tuple[int, str, str]], float]"));
 }
 
 }  // namespace headrace::bindings

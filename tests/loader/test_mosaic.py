@@ -11,14 +11,16 @@ from tests.loader.datasets import COUNT, assert_equal, copied, write
 from tests.transforms.philox import Key, below, uniform, unit
 
 import headrace
-from headrace.errors import TransformError
+from headrace.errors import HeadraceError, TransformError
 from headrace.transforms import (
     CenterCrop,
     HorizontalFlip,
     Mosaic,
     Normalize,
     RandomAffine,
+    RandomCrop,
     Resize,
+    ScaleJitter,
     Views,
     compile,  # noqa: A004
 )
@@ -208,6 +210,24 @@ def test_images_that_do_not_fit_together(tmp_path):
         list(loader)
     with pytest.raises(TransformError, match="same number of channels"):
         list(headrace.open(tmp_path / "a.hr", transform=[Mosaic(8)], color="keep"))
+
+
+def test_a_canvas_that_cannot_be_transformed_is_an_error_of_its_sample(path):
+    """With its name, and skipped as asked."""
+    transform = [Mosaic(16), ScaleJitter(32, (0.5, 1.5)), RandomCrop(32)]
+    with load(path, transform=transform) as loader, pytest.raises(HeadraceError, match=r"row \d+.*crop"):
+        list(loader)
+    with load(path, transform=transform, on_error="skip", fields=["image", "label"]) as loader:
+        n = sum(len(batch["image"]) for batch in loader)
+        assert 0 < n == COUNT - loader.stats().error_count < COUNT
+
+
+def test_mosaics_of_one_image_field_and_no_boxes(path):
+    """All shapes alike, and all different."""
+    with load(path, transform=[Mosaic(16), ScaleJitter(32, (0.5, 1.5))], fields=["image"]) as loader:
+        shapes = {image.shape for batch in loader for image in batch["image"]}
+        assert len(shapes) > 3
+        assert loader.stats().busy_seconds.transform > 0
 
 
 def test_where_a_mosaic_can_be():

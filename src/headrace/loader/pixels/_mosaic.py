@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.errors import HeadraceError
 from headrace.loader._options import Options
 from headrace.loader.pixels._engine import EngineSource, FieldPart, PixelBatch, Rows, Stack
 from headrace.records import Dataset
@@ -124,9 +125,7 @@ class _MosaicBatch:
                     else []
                 )
                 tiles.append([] if position in failed else [taken[0][number][position], *others])
-            started = time.perf_counter()
             stack, wrong = self._canvases(name, tiles)
-            self._source.canvas_seconds += time.perf_counter() - started
             stacks.append(stack)
             failures += [(position, number, 0, kind, message) for position, kind, message in wrong]
         return stacks, sorted(failures)
@@ -145,26 +144,31 @@ class _MosaicBatch:
     def _canvases(self, name: str, tiles: list[list[Any]]) -> tuple[Stack, list[tuple[int, str, str]]]:
         """Return the samples of a field, and (position, error class, message) of each that failed."""
         source, transform = self._source, self._source.canvases[name]
-        chosen = [position for position, parts in enumerate(tiles) if parts]
-        rows = self._rows[chosen]
-        shapes = [
-            canvas_shape(transform, tiles[at][0], {"seed": source.seed, "epoch": self._epoch, "sample": int(row)})
-            for at, row in zip(chosen, rows, strict=True)
-        ]
-        out = self._outputs(shapes, chosen)
-        draws = {"seed": source.seed, "epoch": self._epoch, "threads": source.threads}
+        shapes: dict[int, tuple[tuple[int, ...], str]] = {}
+        wrong: list[tuple[int, str, str]] = []
+        for position, parts in enumerate(tiles):
+            key = {"seed": source.seed, "epoch": self._epoch, "sample": int(self._rows[position])}
+            try:
+                if parts:
+                    shapes[position] = canvas_shape(transform, parts[0], key)
+            except (HeadraceError, ValueError) as error:
+                wrong.append((position, type(error).__name__, str(error)))
+        chosen = list(shapes)
+        out = self._outputs(shapes)
         made = [out[at] for at in chosen]
-        failed = fill_canvases(transform, [tiles[at] for at in chosen], rows, made, **draws)
-        return out, [(chosen[number], kind, message) for number, kind, message in failed]
+        draws = {"seed": source.seed, "epoch": self._epoch, "threads": source.threads}
+        failed, seconds = fill_canvases(transform, [tiles[at] for at in chosen], self._rows[chosen], made, **draws)
+        source.canvas_seconds += seconds
+        return out, wrong + [(chosen[number], kind, message) for number, kind, message in failed]
 
-    def _outputs(self, shapes: list[tuple[tuple[int, ...], str]], chosen: list[int]) -> Any:
+    def _outputs(self, shapes: dict[int, tuple[tuple[int, ...], str]]) -> Any:
         """Return an array for all samples if they have one shape, else a list with None for those that failed."""
         n = len(self._rows)
-        if len(set(shapes)) == 1:
-            sides, dtype = shapes[0]
+        if len(set(shapes.values())) == 1:
+            sides, dtype = next(iter(shapes.values()))
             n_bytes = n * math.prod(sides) * np.dtype(dtype).itemsize
             return self._source.memory(n_bytes)[:n_bytes].view(dtype).reshape(n, *sides)
         out: list[Any] = [None] * n
-        for at, (sides, dtype) in zip(chosen, shapes, strict=True):
+        for at, (sides, dtype) in shapes.items():
             out[at] = np.empty(sides, dtype)
         return out

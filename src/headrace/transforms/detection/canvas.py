@@ -59,8 +59,9 @@ def make_canvas(transform: _core.Transform, tiles: Sequence[npt.NDArray[Any]], k
     """Return what a transform makes of the canvas of one sample, whose draws depend on `key`."""
     out = empty_canvas(transform, tiles[0], key)
     draws = {"seed": key["seed"], "epoch": key["epoch"]}
-    for _, _, message in fill_canvases(transform, [tiles], np.array([key["sample"]]), [out], threads=1, **draws):
-        raise TransformError(message)
+    failed, _ = fill_canvases(transform, [tiles], np.array([key["sample"]]), [out], threads=1, **draws)
+    if failed:
+        raise TransformError(failed[0][2])
     return out
 
 
@@ -88,10 +89,10 @@ def fill_canvases(
     seed: int,
     epoch: int,
     threads: int,
-) -> list[tuple[int, str, str]]:
+) -> tuple[list[tuple[int, str, str]], float]:
     """Make what a transform makes of the canvases of samples, without the GIL.
 
-    Return (number, error class, message) for each sample that failed.
+    Return (number, error class, message) for each sample that failed, and the busy seconds of all threads.
     """
     from headrace import _core  # noqa: PLC0415  # transforms can be described without loading the extension
 
