@@ -152,6 +152,48 @@ def test_a_process_that_prepares_batches_makes_the_same_pixels(path):
     maker.close()
 
 
+def test_a_stock_data_loader_makes_the_same_samples(path):
+    """With worker processes, in the epochs that it counts by itself."""
+    data = pytest.importorskip("torch.utils.data")
+    stock = data.DataLoader(headrace.open(path, transform=TRAIN, seed=3), batch_size=8, collate_fn=list, num_workers=2)
+    with load(path, transform=TRAIN, seed=3) as loader:
+        for _ in range(2):
+            for samples, batch in zip(stock, loader, strict=True):
+                for at, sample in enumerate(samples):
+                    assert np.array_equal(sample["image"], batch["image"][at])
+                    assert np.array_equal(sample["boxes"].xyxy, batch["boxes"][at].xyxy)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_boxes_are_where_their_pixels_are(tmp_path, seed):
+    """After a mosaic and warps: transform-then-outline is outline-then-transform, within a pixel per resampling."""
+    rng = np.random.default_rng(seed)
+    types = {"image": "image", "mask": "mask", "boxes": "boxes", "number": "list<int64> of boxes"}
+    with headrace.Writer(tmp_path / "a.hr", fields=types) as writer:
+        for number in range(6):
+            height, width = rng.integers(30, 80, 2).tolist()
+            mask = np.zeros((height, width), np.uint8)
+            (y, x), (h, w) = rng.integers(0, 15, 2).tolist(), rng.integers(8, 15, 2).tolist()
+            mask[y : y + h, x : x + w] = 10 + number
+            boxes = np.array([[x, y, x + w, y + h]], np.float32), np.array([number])
+            image = np.zeros((height, width, 3), np.uint8)
+            writer.write({"image": image, "mask": mask, "boxes": boxes, "number": np.array([number])})
+    transform = [Mosaic(64), RandomAffine(0, (0.1, 0.1), (0.8, 1.4)), CenterCrop(90), HorizontalFlip()]
+    with load(tmp_path / "a.hr", transform=transform, batch_size=6, seed=seed, min_area=0) as loader:
+        batch = next(iter(loader))
+    for mask, boxes, numbers in zip(batch["mask"], batch["boxes"], batch["number"], strict=True):
+        assert list(numbers) == boxes.labels.tolist()
+        shown = np.zeros(mask.shape, bool)
+        for (x0, y0, x1, y1), label in zip(boxes.xyxy, boxes.labels, strict=True):
+            place = slice(max(0, round(y0) - 1), round(y1) + 1), slice(max(0, round(x0) - 1), round(x1) + 1)
+            inside = mask[place] == 10 + label
+            shown[place] |= inside
+            if x1 - x0 > 2 and y1 - y0 > 2:
+                assert inside.any(axis=0).sum() >= x1 - x0 - 3
+                assert inside.any(axis=1).sum() >= y1 - y0 - 3
+        assert not (mask[~shown] > 0).any()
+
+
 def test_partners_come_from_the_selection(path):
     """A loader of some samples shows no others."""
     chosen = [3, 8, 21, 30]
