@@ -13,14 +13,21 @@ from tests.transforms.philox import Key, below, uniform, unit
 import headrace
 from headrace.errors import HeadraceError, TransformError
 from headrace.transforms import (
+    AugMix,
     CenterCrop,
+    ColorJitter,
+    GaussianNoise,
     HorizontalFlip,
     Mosaic,
     Normalize,
+    Pad,
     RandomAffine,
     RandomCrop,
+    RandomPerspective,
+    RandomResizedCrop,
     Resize,
     ScaleJitter,
+    VerticalFlip,
     Views,
     compile,  # noqa: A004
 )
@@ -150,6 +157,32 @@ def test_a_process_that_prepares_batches_makes_the_same_pixels(path):
         pass
     assert np.array_equal(batch.take()[0], expected["image"])
     maker.close()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        TRAIN[1:],
+        [RandomAffine(30, (0.4, 0.4), (0.3, 0.6)), ColorJitter(0.4)],
+        [RandomPerspective(0.8, 1), RandomCrop(20), GaussianNoise(sigma=0.1)],
+        [CenterCrop((20, 30)), HorizontalFlip(), Pad(3)],
+        [RandomResizedCrop((17, 19)), VerticalFlip()],
+        [Pad(5, padding_mode="reflect"), Resize(31, interpolation="nearest")],
+        [RandomCrop(9), AugMix()],
+        [CenterCrop(100), Normalize(0.5, 0.2)],
+    ],
+)
+def test_what_follows_works_on_the_entire_canvas(path, rest):
+    """However little of it is decoded: the pixels are those of the transforms on the canvas as an image."""
+    with load(path, transform=[Mosaic(32, 0.8)], seed=9, layout="HWC") as loader:
+        canvases = [copied(batch) for batch in loader]
+    compiled = compile([Mosaic(32, 0.8), *rest], layout="HWC")
+    with load(path, transform=[Mosaic(32, 0.8), *rest], seed=9, layout="HWC") as loader:
+        for canvas, batch in zip(canvases, loader, strict=True):
+            for at, label in enumerate(canvas["label"].tolist()):
+                key = Key(9, 0, label).arguments()
+                assert np.array_equal(batch["image"][at], compiled.image.apply(canvas["image"][at], **key))
+                assert np.array_equal(batch["mask"][at], compiled.mask.apply(canvas["mask"][at], **key))
 
 
 def test_a_stock_data_loader_makes_the_same_samples(path):

@@ -3,6 +3,8 @@
 // moved to the picture that the operations so far have made, one at a time, so that no memory is needed for them.
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <new>
 
 #include "transform/boxes.h"
 #include "transform/draws.h"
@@ -13,6 +15,8 @@ namespace {
 // torchvision draws options without end. With its own ones, 50 rounds without "leave the image as it is" happen once in
 // 2200 times.
 constexpr std::uint32_t kRounds = 50;
+// More are not considered, so that a forged dataset cannot make a sample take minutes.
+constexpr std::size_t kMaxBoxes = 4096;
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
 
@@ -66,12 +70,9 @@ double overlap(const Window& w, const Box& box) noexcept {
 }
 
 // Whether at least one box has its center in the window, and one of these overlaps it enough.
-bool suits(const Window& window, double least, std::span<const BoxCorners> boxes, const Program& program) noexcept {
-  for (const BoxCorners& corners : boxes) {
-    const Box box = moved(corners, program);
-    if (has_center(window, box) && overlap(window, box) >= least) return true;
-  }
-  return false;
+bool suits(const Window& window, double least, std::span<const Box> boxes) noexcept {
+  return std::any_of(boxes.begin(), boxes.end(),
+                     [&](const Box& box) { return has_center(window, box) && overlap(window, box) >= least; });
 }
 
 }  // namespace
@@ -96,6 +97,12 @@ Status iou_crop(Composer& composer, const Op& op, const DrawKey& key, std::uint1
   for (std::uint32_t i = 0; i < program.pass_count; ++i)
     if (program.passes[i].warps) return bad("RandomIoUCrop must come before rotations and other warps");
   if (key.boxes.empty()) return {};
+  const std::size_t considered = std::min(key.boxes.size(), kMaxBoxes);
+  const std::unique_ptr<Box[]> memory(new (std::nothrow) Box[considered]);
+  if (!memory) return {Code::no_memory, "no memory for the boxes of a sample", 0, -1};
+  std::transform(key.boxes.begin(), key.boxes.begin() + static_cast<std::ptrdiff_t>(considered), memory.get(),
+                 [&](const BoxCorners& corners) { return moved(corners, program); });
+  const std::span<const Box> boxes(memory.get(), considered);
   const auto trials = static_cast<std::uint32_t>(p[4]);
   const double height = composer.height(), width = composer.width();
   for (std::uint32_t round = 0; round < kRounds; ++round) {
@@ -112,7 +119,7 @@ Status iou_crop(Composer& composer, const Op& op, const DrawKey& key, std::uint1
       if (!(ratio >= p[2] && ratio <= p[3])) continue;
       const Window window{static_cast<std::uint32_t>((height - h) * unit(drawn[3])),
                           static_cast<std::uint32_t>((width - w) * unit(drawn[2])), h, w};
-      if (!suits(window, least, key.boxes, program)) continue;
+      if (!suits(window, least, boxes)) continue;
       for (std::size_t k = 0; inside && k < key.boxes.size(); ++k)
         inside[k] = has_center(window, moved(key.boxes[k], program));
       return composer.crop(window);
