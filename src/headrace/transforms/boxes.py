@@ -96,17 +96,12 @@ def _enclosing(corners: npt.NDArray[np.float64], each: Mapping[str, Any]) -> npt
 
 
 def _whole_area(corners: npt.NDArray[np.float64], passes: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.float64]:
-    """Return the areas of boxes `[N, 2, 2]` that are moved and not clipped; infinite behind a horizon."""
-    for each in passes:
-        (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
-        outlines = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=-1).reshape(-1, 2)
-        places, _ = move_points(outlines, [each])
-        moved = np.where(np.isnan(places), np.inf, places).reshape(-1, 4, 2)
-        with np.errstate(invalid="ignore"):
-            corners = np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1)
-    with np.errstate(invalid="ignore"):
-        width, height = (corners[:, 1] - corners[:, 0]).T
-        area: npt.NDArray[np.float64] = np.nan_to_num(width * height, nan=np.inf, posinf=np.inf)
+    """Return the areas of the boxes around the moved corners of boxes `[N, 2, 2]`; infinite behind a horizon."""
+    (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
+    outlines = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=-1).reshape(-1, 2)
+    moved = move_points(outlines, passes)[0].reshape(-1, 4, 2)
+    width, height = (moved.max(axis=1) - moved.min(axis=1)).T  # not a number behind a horizon
+    area: npt.NDArray[np.float64] = np.nan_to_num(width * height, nan=np.inf)
     return area
 
 
