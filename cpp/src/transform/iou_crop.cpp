@@ -31,12 +31,12 @@ struct Box {
 // As `_along` of headrace/transforms/boxes.py: moved, cut to what is shown, flipped.
 Span moved(Span span, const Axis& axis) noexcept {
   const double scale = static_cast<double>(axis.resized) / axis.size;
-  const double least = std::max(0, axis.offset);
-  const double most = std::max<double>(
-      least, static_cast<double>(std::min<std::int64_t>(axis.canvas, std::int64_t{axis.offset} + axis.resized)));
+  const double low = std::max(0, axis.offset);
+  const double high = std::max<double>(
+      low, static_cast<double>(std::min<std::int64_t>(axis.canvas, std::int64_t{axis.offset} + axis.resized)));
   const auto place = [&](double at) {
     const double there = (at - axis.start) * scale + axis.offset;
-    return there < least ? least : there > most ? most : there;  // what is not a number stays it
+    return there < low ? low : there > high ? high : there;  // what is not a number stays it
   };
   const Span there{place(span.from), place(span.to)};
   if (!axis.flipped) return there;
@@ -70,16 +70,16 @@ double overlap(const Window& w, const Box& box) noexcept {
 }
 
 // Whether at least one box has its center in the window, and one of these overlaps it enough.
-bool suits(const Window& window, double least, std::span<const Box> boxes) noexcept {
+bool suits(const Window& window, double min_overlap, std::span<const Box> boxes) noexcept {
   return std::any_of(boxes.begin(), boxes.end(),
-                     [&](const Box& box) { return has_center(window, box) && overlap(window, box) >= least; });
+                     [&](const Box& box) { return has_center(window, box) && overlap(window, box) >= min_overlap; });
 }
 
 }  // namespace
 
 Status check_iou_crop(const Parameters& p) noexcept {
   // Each comparison is false for what is not a number.
-  const auto whole = [](double x, double least, double most) { return x >= least && x <= most && std::floor(x) == x; };
+  const auto whole = [](double x, double low, double high) { return x >= low && x <= high && std::floor(x) == x; };
   if (!(p[0] > 0 && p[0] <= p[1] && p[1] <= 1)) return bad("iou_crop: scales must be a range within (0, 1]");
   if (!(p[2] >= 1e-3 && p[2] <= p[3] && p[3] <= 1e3))
     return bad("iou_crop: aspect ratios must be a range within [0.001, 1000]");
@@ -108,8 +108,8 @@ Status iou_crop(Composer& composer, const Op& op, const DrawKey& key, std::uint1
   for (std::uint32_t round = 0; round < kRounds; ++round) {
     const std::uint32_t block = round * (trials + 1);
     const auto words = [&](std::uint32_t k) { return draw(key, number, static_cast<std::uint16_t>(block + k)); };
-    const double least = p[6 + below(words(0)[0], static_cast<std::uint32_t>(p[5]))];
-    if (least >= 1) return {};
+    const double min_overlap = p[6 + below(words(0)[0], static_cast<std::uint32_t>(p[5]))];
+    if (min_overlap >= 1) return {};
     for (std::uint32_t trial = 1; trial <= trials; ++trial) {
       const auto drawn = words(trial);
       const auto w = static_cast<std::uint32_t>(width * uniform(drawn[0], p[0], p[1]));
@@ -119,7 +119,7 @@ Status iou_crop(Composer& composer, const Op& op, const DrawKey& key, std::uint1
       if (!(ratio >= p[2] && ratio <= p[3])) continue;
       const Window window{static_cast<std::uint32_t>((height - h) * unit(drawn[3])),
                           static_cast<std::uint32_t>((width - w) * unit(drawn[2])), h, w};
-      if (!suits(window, least, boxes)) continue;
+      if (!suits(window, min_overlap, boxes)) continue;
       for (std::size_t k = 0; inside && k < key.boxes.size(); ++k)
         inside[k] = has_center(window, moved(key.boxes[k], program));
       return composer.crop(window);

@@ -17,9 +17,7 @@ constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, wh
 Size fitted(const Op& op, double height, double width) noexcept {
   const auto& p = op.parameters;
   const double scale = std::min(p[0] / height, p[1] / width);
-  const auto side = [](double x, double most) {
-    return static_cast<std::uint32_t>(std::clamp(std::ceil(x), 1.0, most));
-  };
+  const auto side = [](double x, double max) { return static_cast<std::uint32_t>(std::clamp(std::ceil(x), 1.0, max)); };
   return {side(height * scale, p[0]), side(width * scale, p[1])};
 }
 
@@ -37,7 +35,7 @@ Seen seen(std::uint32_t size, std::uint32_t point, std::uint32_t canvas, bool be
 }  // namespace
 
 Status check_mosaic(const Parameters& p) noexcept {
-  const auto whole = [](double x, double least, double most) { return x >= least && x <= most && std::floor(x) == x; };
+  const auto whole = [](double x, double low, double high) { return x >= low && x <= high && std::floor(x) == x; };
   if (!whole(p[0], 1, 32767) || !whole(p[1], 1, 32767)) return bad("mosaic: every side must be in [1, 32767]");
   if (!whole(p[kPart], 0, static_cast<double>(MosaicPart::canvas))) return bad("mosaic: the part is unknown");
   if (!(p[kProbability] >= 0 && p[kProbability] <= 1)) return bad("mosaic: the probability must be in [0, 1]");
