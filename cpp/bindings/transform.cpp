@@ -56,6 +56,8 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"shortest_size", OpKind::shortest_size},
     {"letterbox", OpKind::letterbox},
     {"zoom_out", OpKind::zoom_out},
+    {"iou_crop", OpKind::iou_crop},
+    {"mosaic", OpKind::mosaic},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
@@ -132,6 +134,23 @@ std::unique_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> op
   return transform;
 }
 
+// The boxes of a sample: None, or float32 [N, 4].
+class BorrowedBoxes {
+ public:
+  explicit BorrowedBoxes(nb::handle boxes) {
+    if (boxes.is_none()) return;
+    if (!buffer_.acquire(boxes, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || buffer_.view().format == nullptr ||
+        std::string_view(buffer_.view().format) != "f" || buffer_.view().ndim != 2 || buffer_.view().shape[1] != 4)
+      throw nb::value_error("boxes must be a contiguous float32 array [N, 4]");
+    corners_ = {static_cast<const BoxCorners*>(buffer_.view().buf), static_cast<std::size_t>(buffer_.view().shape[0])};
+  }
+  std::span<const BoxCorners> corners() const noexcept { return corners_; }
+
+ private:
+  Buffer buffer_;
+  std::span<const BoxCorners> corners_;
+};
+
 nb::dict axis_dict(const Axis& axis) {
   nb::dict d;
   d["input"] = axis.input;
@@ -189,9 +208,12 @@ nb::object warp_dict(const Pass& pass) {
 }
 
 nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint64_t seed,
-                std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
+                std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, nb::handle boxes) {
+  const BorrowedBoxes borrowed(boxes);
   Program program;
-  if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view}, program); !s)
+  if (const Status s =
+          make_program(transform.ops, height, width, {seed, epoch, sample, view, borrowed.corners()}, program);
+      !s)
     raise_status(s);
   nb::list list;
   bool in_branch = false;
@@ -217,13 +239,28 @@ nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t 
   return list;
 }
 
+// For each box whether iou_crop leaves it; 1 for all if there is none.
+nb::bytes boxes_left(const Transform& transform, std::uint32_t height, std::uint32_t width, nb::handle boxes,
+                     std::uint64_t seed, std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
+  const BorrowedBoxes borrowed(boxes);
+  std::vector<std::uint8_t> left(borrowed.corners().size(), 1);
+  Program program;
+  if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view, borrowed.corners()},
+                                    program, left.data());
+      !s)
+    raise_status(s);
+  return nb::bytes(left.data(), left.size());
+}
+
 nb::tuple shape(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
                 std::string_view dtype, std::uint64_t seed, std::uint32_t epoch, std::uint64_t sample,
-                std::uint16_t view, bool has_color) {
+                std::uint16_t view, bool has_color, nb::handle boxes) {
+  const BorrowedBoxes borrowed(boxes);
   const DType stored = look_up(kDTypes, dtype, "the dtype");
   const PixelType type{channels, stored == DType::uint8 ? 8U : 16U, stored == DType::int16};
   OutputShape output;
-  if (const Status s = output_shape(transform, {height, width, type, has_color}, {seed, epoch, sample, view}, output);
+  if (const Status s = output_shape(transform, {height, width, type, has_color},
+                                    {seed, epoch, sample, view, borrowed.corners()}, output);
       !s)
     raise_status(s);
   const OutputAxes axes(transform, output);
@@ -245,10 +282,11 @@ nb::object allocate(const Transform& transform, const OutputShape& output, Buffe
 }
 
 nb::object run(const Transform& transform, nb::handle data, std::uint8_t format, std::uint64_t seed,
-               std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, bool has_color) {
+               std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, bool has_color, nb::handle boxes) {
   const Buffer file = borrow_bytes(data);
   MemoryBytes bytes(file.bytes());
-  const DrawKey key{seed, epoch, sample, view};
+  const BorrowedBoxes borrowed(boxes);
+  const DrawKey key{seed, epoch, sample, view, borrowed.corners()};
   const DecoderLease thread;
   ImageShape shape;
   OutputShape output;
@@ -273,11 +311,12 @@ nb::object run(const Transform& transform, nb::handle data, std::uint8_t format,
 }
 
 nb::object apply(const Transform& transform, nb::handle image, std::uint64_t seed, std::uint32_t epoch,
-                 std::uint64_t sample, std::uint16_t view) {
+                 std::uint64_t sample, std::uint16_t view, nb::handle boxes) {
   Buffer source;
   const Picture picture = borrow_picture(image, source);
   const ImageShape shape{picture.height, picture.width, picture.type};
-  const DrawKey key{seed, epoch, sample, view};
+  const BorrowedBoxes borrowed(boxes);
+  const DrawKey key{seed, epoch, sample, view, borrowed.corners()};
   OutputShape output;
   if (const Status s = output_shape(transform, shape, key, output); !s) raise_status(s);
   Buffer target;
@@ -297,7 +336,8 @@ nb::object apply(const Transform& transform, nb::handle image, std::uint64_t see
 // Every view of an encoded image, group by group, decoded once if that is cheaper. Each group is one array [views, ...]
 // if all of its views have one shape, else a list of arrays.
 nb::list run_views(nb::handle given, nb::handle data, std::uint8_t format, std::uint64_t seed, std::uint32_t epoch,
-                   std::uint64_t sample, bool has_color) {
+                   std::uint64_t sample, bool has_color, nb::handle boxes) {
+  const BorrowedBoxes borrowed(boxes);
   const std::vector<ViewGroup> groups = make_groups(given);
   const Transform& first = groups[0].transform;
   const Buffer file = borrow_bytes(data);
@@ -313,7 +353,10 @@ nb::list run_views(nb::handle given, nb::handle data, std::uint8_t format, std::
     status = thread->decoder.open(code, bytes, options, shape);
     for (const ViewGroup& group : groups)
       for (std::uint32_t v = 0; v < group.views && status; ++v) {
-        View view{&group.transform, {seed, epoch, sample, static_cast<std::uint16_t>(views.size())}, {}, nullptr};
+        View view{&group.transform,
+                  {seed, epoch, sample, static_cast<std::uint16_t>(views.size()), borrowed.corners()},
+                  {},
+                  nullptr};
         status = output_shape(group.transform, shape, view.key, view.expected);
         views.push_back(view);
       }
@@ -405,21 +448,25 @@ void register_transform(nb::module_& module) {
            arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false,
            arg("max_pixels") = kMaxPixels)
       .def("shape", &shape, arg("height"), arg("width"), arg("channels"), arg("dtype"), nb::kw_only(), arg("seed"),
-           arg("epoch"), arg("sample"), arg("view") = 0, arg("has_color") = false,
+           arg("epoch"), arg("sample"), arg("view") = 0, arg("has_color") = false, arg("boxes").none() = nb::none(),
            nb::sig("def shape(self, height: int, width: int, channels: int, dtype: str, *, seed: int, epoch: int, "
-                   "sample: int, view: int = 0, has_color: bool = False) -> tuple[tuple[int, ...], str]"))
+                   "sample: int, view: int = 0, has_color: bool = False, boxes: object | None = None) -> "
+                   "tuple[tuple[int, ...], str]"))
       .def("passes", &passes, arg("height"), arg("width"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
-           arg("view") = 0,
-           nb::sig("def passes(self, height: int, width: int, *, seed: int, epoch: int, sample: int, view: int = 0) "
-                   "-> list[dict[str, typing.Any]]"))
-      .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0)
+           arg("view") = 0, arg("boxes").none() = nb::none(),
+           nb::sig("def passes(self, height: int, width: int, *, seed: int, epoch: int, sample: int, view: int = 0, "
+                   "boxes: object | None = None) -> list[dict[str, typing.Any]]"))
+      .def("boxes_left", &boxes_left, arg("height"), arg("width"), arg("boxes"), nb::kw_only(), arg("seed"),
+           arg("epoch"), arg("sample"), arg("view") = 0)
+      .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0,
+           arg("boxes").none() = nb::none())
       .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
-           arg("view") = 0, arg("has_color") = false);
+           arg("view") = 0, arg("has_color") = false, arg("boxes").none() = nb::none());
   module.def("run_views", &run_views, arg("groups"), arg("data"), arg("format"), nb::kw_only(), arg("seed"),
-             arg("epoch"), arg("sample"), arg("has_color") = false,
+             arg("epoch"), arg("sample"), arg("has_color") = false, arg("boxes").none() = nb::none(),
              nb::sig("def run_views(groups: collections.abc.Sequence[tuple[Transform, int]], data: object, "
-                     "format: int, *, seed: int, epoch: int, sample: int, has_color: bool = False) "
-                     "-> list[typing.Any]"));
+                     "format: int, *, seed: int, epoch: int, sample: int, has_color: bool = False, "
+                     "boxes: object | None = None) -> list[typing.Any]"));
   module.def("core_formats", &core_formats, nb::sig("def core_formats() -> frozenset[int]"));
 }
 

@@ -91,3 +91,47 @@ def test_nnunet(scans):
         assert set(mask.unique().tolist()) <= {0, 1, 2, 255}
         means = [image[:, 0][mask == k].mean().item() for k in range(3)]
         assert means[0] + 0.5 < means[1] < means[2] - 0.5
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Images with a mask of rectangles, and a box around each."""
+    rng = np.random.default_rng(0)
+    fields = {"image": "image", "mask": "mask", "boxes": "boxes"}
+    path = tmp_path_factory.mktemp("scenes") / "scenes.hr"
+    with headrace.Writer(path, fields=fields) as writer:
+        for number in range(16):
+            height, width = 60 + number, 90 - number
+            image = rng.integers(0, 100, (height, width, 3), np.uint8)
+            mask = np.zeros((height, width), np.uint8)
+            corners = []
+            for kind in range(1, 4):
+                x, y = rng.integers(0, 50, 2).tolist()
+                image[y : y + 9, x : x + 12, kind - 1] = 255
+                mask[y : y + 9, x : x + 12] = kind
+                corners.append([x, y, x + 12, y + 9])
+            writer.write({"image": image, "mask": mask, "boxes": (np.float32(corners), np.arange(3))})
+    return str(path)
+
+
+def test_yolo(scenes):
+    yolo = example("recipe_yolo")
+    for transform in (yolo["recipe"](32), yolo["last_epochs"](32)):
+        made = list(yolo["batches"](scenes, transform, size=32, batch_size=8))
+
+        assert len(made) == 2
+        for images, objects in made:
+            assert images.shape == (8, 3, 32, 32)
+            assert 0 <= images.min() <= images.max() <= 1
+            assert objects.shape[1] == 6
+            assert len(objects) > 0
+            assert set(objects[:, 0].tolist()) <= set(range(8))
+            assert (objects[:, 2:] >= 0).all()
+            assert (objects[:, 2:] <= 32).all()
+
+
+def test_segmentation(scenes):
+    losses = example("recipe_segmentation")["main"](scenes, size=32, classes=4, batch_size=4)
+
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]

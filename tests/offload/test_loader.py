@@ -32,13 +32,18 @@ from headrace.offload.strategies._patterns import Pattern
 from headrace.offload.strategies._strategies import Paced
 from headrace.offload.worker._rank import PublishedBatches
 from headrace.transforms import (
+    CenterCrop,
+    HorizontalFlip,
     MixUpCutMix,
+    Mosaic,
     MultiCrop,
     Normalize,
     PerBatch,
     PerSample,
     RandomErasing,
+    RandomIoUCrop,
     RandomResizedCrop,
+    Resize,
     View,
 )
 
@@ -88,8 +93,10 @@ def test_the_batches_are_those_of_a_loader_without_offload(core_path, exchange, 
     [
         [RandomResizedCrop(9), Normalize(0.5, 0.25), RandomErasing(), MixUpCutMix(0.8, 1.0, num_classes=COUNT)],
         [MultiCrop([View(2, [RandomResizedCrop(12), Normalize(0.5, 0.25)]), View(3, [RandomResizedCrop(5)])])],
+        [Mosaic(12), CenterCrop(16), HorizontalFlip(), Normalize(0.5, 0.25)],
+        [RandomIoUCrop(), Resize((10, 12))],
     ],
-    ids=["mixed", "groups of views"],
+    ids=["mixed", "groups of views", "mosaic", "crops by boxes"],
 )
 def test_mixed_batches_and_groups_of_views_are_those_of_a_loader_without_offload(core_path, exchange, transform):
     """The offload worker makes the samples, and the host mixes them; groups of views come as they are."""

@@ -238,8 +238,9 @@ def test_images_of_any_kind_and_their_targets_come_out_sound(seed):
     xyxy = compiled.boxes_kept(given_boxes, height, width, **key)[0].xyxy
     assert (xyxy >= 0).all()
     assert (xyxy <= [*shape[::-1], *shape[::-1]]).all()
-    (joints,) = compiled.shapes_kept("keypoints", [[width / 2, height / 2, 2]], height, width, **key)
-    (outlines,) = compiled.shapes_kept("polygons", [[[0, 0, width, 0, width, height]]], height, width, **key)
+    motion = compiled.motion(height, width, **key)
+    (joints,) = motion.move_shapes("keypoints", [[width / 2, height / 2, 2]])
+    (outlines,) = motion.move_shapes("polygons", [[[0, 0, width, 0, width, height]]])
     assert np.isfinite(joints).all()
     assert joints[2] in (0, 2)
     assert all(np.isfinite(outline).all() for outline in outlines)

@@ -12,12 +12,17 @@
 
 namespace headrace {
 
-// What a random draw depends on, and nothing else. `sample` is the row of the dataset.
+// The corners of a box: x0, y0, x1, y1 in pixels of the stored image. Not trusted: any numbers, and none.
+using BoxCorners = std::array<float, 4>;
+
+// What a random draw depends on, and nothing else. `sample` is the row of the dataset. A crop may also look at the
+// boxes of the sample.
 struct DrawKey {
   std::uint64_t seed = 0;
   std::uint32_t epoch = 0;
   std::uint64_t sample = 0;  // below 2^48
   std::uint16_t view = 0;
+  std::span<const BoxCorners> boxes{};
 };
 
 // The four numbers of block `block` that operation number `operation` draws: Philox 4x32-10 with the seed as its key
@@ -72,7 +77,14 @@ enum class OpKind : std::uint8_t {
   shortest_size,  // most of the longer side (0: any), filter, antialias, how many sizes, the sizes (at most 12)
   letterbox,      // height, width, may grow, in the middle, fill, filter, antialias
   zoom_out,       // probability, factor from, to, fill
+
+  iou_crop,  // scale from, to, ratio from, to, trials, how many overlaps, the overlaps (at most 10); at most once
+  mosaic,    // height, width, part (MosaicPart), probability, center from, to, fill, filter, antialias; the first one
 };
+
+// What `mosaic` makes: one tile of four, cut to what is seen of it, which a tile is decoded to; the tile in its place
+// on the canvas, which moves its boxes; or nothing, for the operations that follow it on the canvas.
+enum class MosaicPart : std::uint8_t { tile, placed_tile = 4, canvas = 8 };  // plus the number of the tile, 0 to 3
 
 // What the threshold of `solarize` counts: levels of the image's own depth, of 8 bits, or whole ones of 8 bits.
 enum class ThresholdScale : std::uint8_t { own, eight_bits, whole_eight_bits };
@@ -240,7 +252,8 @@ Status check_pixels(const Program& program, std::uint64_t max_pixels) noexcept;
 
 // Draw what is random and work the operations out for an image of this size. Fails with bad_argument where an
 // operation cannot be done, as with a crop larger than the image. `ops` has passed check_ops.
+// `inside` is null, or receives 0 for each box of the key that iou_crop removes, and is else not changed.
 Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t width, const DrawKey& key,
-                    Program& program) noexcept;
+                    Program& program, std::uint8_t* inside = nullptr) noexcept;
 
 }  // namespace headrace

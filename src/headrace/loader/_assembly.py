@@ -30,9 +30,11 @@ from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
+from headrace.loader.pixels._mosaic import MosaicSource
 from headrace.loader.pixels._remote import RemoteSource
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
 from headrace.records import Dataset
+from headrace.transforms.detection.canvas import check_fields
 
 
 class Assembly:
@@ -55,6 +57,7 @@ class Assembly:
         self._dataset, self._options, self._seed = dataset, options, seed
         made = ("dtype", "layout", "color", "approximate_jpeg", "max_pixels")
         self.compiled = transforms.compile(transform, **{name: getattr(options, name) for name in made})
+        check_fields(self.compiled, dataset.fields)
         table = None if weights is None else np.asarray(weights, np.float64)
         self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
         selection = selection_digest(dataset.rows, table)
@@ -112,7 +115,8 @@ class Assembly:
             return NoPixels()
         if self._dataset.objects is not None:
             return RemoteSource(*parts, seed=self._seed, options=self._options)
-        return EngineSource(*parts, seed=self._seed, options=self._options)
+        kind = EngineSource if self.compiled.tiles is None else MosaicSource
+        return kind(*parts, seed=self._seed, options=self._options)
 
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
         """Return everything that determines the content of the batches, as JSON (spec/recipe.md).
@@ -124,10 +128,11 @@ class Assembly:
             self.compiled.to_json()  # raises, with the name of the function
         options, state = self._options, self.first_state
         order = {name: getattr(state, name) for name in ("seed", "shuffle", "selection", "fingerprint")}
-        shared = ("fields", "batch_size", "drop_last", "layout", "color", "min_area", "approximate_jpeg")
+        shared = ("fields", "batch_size", "drop_last", "layout", "color", "approximate_jpeg")
         return transforms.Recipe(
             **order,
             **{name: getattr(options, name) for name in shared},
+            **options.box_filter._asdict(),
             transforms=self.compiled.transforms,
             world_size=world_size,
             dtype=self.compiled.dtype,

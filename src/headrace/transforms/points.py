@@ -86,6 +86,12 @@ def move_polygon_lists(
     return [[polygon for _ in polygons for polygon in _visible(*next(results))] for polygons in boxes]
 
 
+def is_mirrored(passes: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether passes exchange left and right: one flip does, two do not."""
+    signs = [np.linalg.det(_forward(each)) for each in passes]
+    return bool(np.prod(np.sign(signs)) < 0)
+
+
 def _visible(corners: Floats, kept: np.bool_) -> list[npt.NDArray[np.float32]]:
     """Return a polygon as flat numbers without repeated corners, or nothing if there is no polygon left."""
     if not kept:

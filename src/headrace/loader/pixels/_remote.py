@@ -113,6 +113,8 @@ class RemoteSource:
         objects = dataset.objects
         if objects is None:
             raise ValueError(f"{dataset.location} must be a URL: a local dataset has no object store")
+        if compiled.tiles is not None:
+            raise ValueError(f"Mosaic needs a dataset in a local folder; got {dataset.location}")
         self._gather = dataset.gather
         self._shards = np.array([shard.n_bytes for shard in dataset.manifest.shards], np.uint64)
         # All renditions of an image have the same pixels. Storage is the slow part here, so the smallest is fetched.
