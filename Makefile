@@ -100,7 +100,7 @@ $(VENV)/.trainers: pyproject.toml | $(VENV)/.torch
 arm: setup  ## Compare the ARM target with the portable one under qemu, if it is installed
 	cpp/tests/arm.sh
 
-fuzz: setup  ## Fuzz codec, engine, datasets and exchange under ASan and UBSan, for SECONDS=180 and RUNS=0 forged datasets
+fuzz: setup  ## Fuzz codec, transforms, engine, datasets and exchange under ASan and UBSan, for SECONDS=180 and RUNS=0 forged datasets
 	cpp/fuzz/run.sh $(or $(SECONDS),180) $(or $(RUNS),0)
 
 tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60

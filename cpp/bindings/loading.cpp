@@ -5,6 +5,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -160,6 +161,30 @@ std::vector<Rendition> make_renditions(const nb::dict& columns, std::size_t n) {
   return renditions;
 }
 
+// None, or (the ends of the samples' boxes as int64 [n], all corners as float32 [N, 4]).
+std::shared_ptr<const SampleBoxes> make_boxes(nb::handle given, std::size_t n) {
+  if (given.is_none()) return nullptr;
+  Buffer ends, corners;
+  const nb::object end_array = given[0], corner_array = given[1];
+  if (!ends.acquire(end_array, PyBUF_C_CONTIGUOUS) || ends.view().itemsize != 8 || ends.bytes().size() != 8 * n ||
+      !corners.acquire(corner_array, PyBUF_C_CONTIGUOUS) || corners.view().itemsize != sizeof(float) ||
+      corners.bytes().size() % sizeof(BoxCorners) != 0)
+    throw nb::value_error("boxes must be (ends as int64, one per sample; corners as float32 [N, 4])");
+  auto boxes = std::make_shared<SampleBoxes>();
+  boxes->corners.resize(corners.bytes().size() / sizeof(BoxCorners));
+  if (!boxes->corners.empty())
+    std::memcpy(boxes->corners.data(), corners.bytes().data(), boxes->corners.size() * sizeof(BoxCorners));
+  boxes->first.assign(1, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint64_t end;
+    std::memcpy(&end, ends.bytes().data() + 8 * i, 8);
+    if (end < boxes->first.back() || end > boxes->corners.size())
+      throw nb::value_error("the ends of the samples' boxes must ascend, up to the number of boxes");
+    boxes->first.push_back(static_cast<std::size_t>(end));
+  }
+  return boxes;
+}
+
 FieldRequest make_request(nb::handle field, std::size_t n) {
   FieldRequest request;
   request.groups = make_groups(field[0]);
@@ -175,7 +200,8 @@ FieldRequest make_request(nb::handle field, std::size_t n) {
   return request;
 }
 
-PyBatch submit(const PyEngine& self, nb::sequence fields, nb::handle samples, std::uint64_t seed, std::uint32_t epoch) {
+PyBatch submit(const PyEngine& self, nb::sequence fields, nb::handle samples, std::uint64_t seed, std::uint32_t epoch,
+               nb::handle boxes) {
   Engine& engine = self.get();
   Buffer view;
   if (!view.acquire(samples, PyBUF_C_CONTIGUOUS) || view.view().itemsize != 8)
@@ -183,7 +209,11 @@ PyBatch submit(const PyEngine& self, nb::sequence fields, nb::handle samples, st
   const auto* rows = static_cast<const std::uint64_t*>(view.view().buf);
   const std::size_t n = static_cast<std::size_t>(view.view().len) / 8;
   std::vector<FieldRequest> requests;
-  for (nb::handle field : fields) requests.push_back(make_request(field, n));
+  const std::shared_ptr<const SampleBoxes> shared = make_boxes(boxes, n);
+  for (nb::handle field : fields) {
+    requests.push_back(make_request(field, n));
+    requests.back().boxes = shared;
+  }
   PyBatch batch;
   {
     std::vector<std::uint64_t> copy(rows, rows + n);
@@ -360,9 +390,11 @@ void register_loading(nb::module_& module) {
            arg("storage_rate") = 0.0, arg("identity").none() = nb::none(), arg("formats").none() = nb::none())
       .def_prop_ro("max_batch_bytes", [](const PyEngine& self) { return self.engine->limits().n_bytes; })
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
+           arg("boxes").none() = nb::none(),
            nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[collections.abc.Sequence[tuple[Transform, "
                    "int]], typing.Any]], "
-                   "samples: object, *, seed: int, epoch: int) -> Batch"))
+                   "samples: object, *, seed: int, epoch: int, "
+                   "boxes: tuple[object, object] | None = None) -> Batch"))
       .def(
           "run_queued",
           [](const PyEngine& self, double timeout) {

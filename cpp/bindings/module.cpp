@@ -12,6 +12,7 @@ void register_jpeg(nb::module_& module);
 void register_kernels(nb::module_& module);
 void register_loading(nb::module_& module);
 void register_mix(nb::module_& module);
+void register_mosaic(nb::module_& module);
 void register_png(nb::module_& module);
 void register_targets(nb::module_& module);
 void register_transform(nb::module_& module);
@@ -30,5 +31,6 @@ NB_MODULE(_core, module) {
   headrace::bindings::register_jpeg(module);
   headrace::bindings::register_kernels(module);
   headrace::bindings::register_mix(module);
+  headrace::bindings::register_mosaic(module);
   headrace::bindings::register_png(module);
 }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "errors.h"
 #include "gil.h"
 #include "loading/image_rows.h"
+#include "transform/warp/field.h"
 
 namespace headrace::bindings {
 namespace {
@@ -37,6 +39,7 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"affine", OpKind::affine},
     {"affine_level", OpKind::affine_level},
     {"perspective", OpKind::perspective},
+    {"elastic", OpKind::elastic},
     {"invert", OpKind::invert},
     {"posterize", OpKind::posterize},
     {"solarize", OpKind::solarize},
@@ -53,6 +56,8 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"shortest_size", OpKind::shortest_size},
     {"letterbox", OpKind::letterbox},
     {"zoom_out", OpKind::zoom_out},
+    {"iou_crop", OpKind::iou_crop},
+    {"mosaic", OpKind::mosaic},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},
@@ -129,6 +134,23 @@ std::unique_ptr<Transform> make_transform(nb::typed<nb::sequence, nb::object> op
   return transform;
 }
 
+// The boxes of a sample: None, or float32 [N, 4].
+class BorrowedBoxes {
+ public:
+  explicit BorrowedBoxes(nb::handle boxes) {
+    if (boxes.is_none()) return;
+    if (!buffer_.acquire(boxes, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) || buffer_.view().format == nullptr ||
+        std::string_view(buffer_.view().format) != "f" || buffer_.view().ndim != 2 || buffer_.view().shape[1] != 4)
+      throw nb::value_error("boxes must be a contiguous float32 array [N, 4]");
+    corners_ = {static_cast<const BoxCorners*>(buffer_.view().buf), static_cast<std::size_t>(buffer_.view().shape[0])};
+  }
+  std::span<const BoxCorners> corners() const noexcept { return corners_; }
+
+ private:
+  Buffer buffer_;
+  std::span<const BoxCorners> corners_;
+};
+
 nb::dict axis_dict(const Axis& axis) {
   nb::dict d;
   d["input"] = axis.input;
@@ -141,24 +163,57 @@ nb::dict axis_dict(const Axis& axis) {
   return d;
 }
 
+nb::tuple matrix_tuple(const std::array<double, 9>& m) {
+  return nb::make_tuple(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]);
+}
+
+nb::list gate_list(const Warp& warp, std::uint32_t begin, std::uint32_t end) {
+  nb::list gates;
+  for (std::uint32_t k = begin; k < end; ++k)
+    gates.append(nb::make_tuple(warp.gates[k][0], warp.gates[k][1], warp.gates[k][2]));
+  return gates;
+}
+
+// None, or the nodes of an elastic deformation, float32 [2, rows, columns], and where moved positions lead.
+nb::object elastic_dict(const Warp& warp) {
+  if (!warp.elastic.bends) return nb::none();
+  const DecoderLease thread;
+  Field field;
+  if (const Status s = make_field(warp.elastic, thread->workspace.field, field); !s) raise_status(s);
+  nb::object nodes =
+      nb::module_::import_("numpy").attr("empty")(nb::make_tuple(2, field.rows, field.columns), "float32");
+  Buffer target;
+  if (!target.acquire(nodes, PyBUF_WRITABLE)) throw nb::python_error();
+  const std::size_t plane = std::size_t{field.rows} * field.columns;
+  for (std::size_t k = 0; k < 2; ++k)
+    std::copy_n(field.nodes[k], plane, static_cast<float*>(target.view().buf) + k * plane);
+  nb::dict d;
+  d["map"] = matrix_tuple(warp.elastic.map);
+  d["gates"] = gate_list(warp, 0, warp.elastic.gate_count);
+  d["nodes"] = nodes;
+  d["size"] = nb::make_tuple(warp.elastic.width, warp.elastic.height);
+  d["spacing"] = nb::make_tuple(field_spacing(warp.elastic.sigma[0]), field_spacing(warp.elastic.sigma[1]));
+  return d;
+}
+
 // None, or how positions of the canvas lead to the cut input, and the lines that bound what is shown.
 nb::object warp_dict(const Pass& pass) {
   if (!pass.warps) return nb::none();
   nb::dict d;
-  d["map"] = nb::make_tuple(pass.warp.map[0], pass.warp.map[1], pass.warp.map[2], pass.warp.map[3], pass.warp.map[4],
-                            pass.warp.map[5], pass.warp.map[6], pass.warp.map[7], pass.warp.map[8]);
-  nb::list gates;
-  for (std::uint32_t k = 0; k < pass.warp.gate_count; ++k)
-    gates.append(nb::make_tuple(pass.warp.gates[k][0], pass.warp.gates[k][1], pass.warp.gates[k][2]));
-  d["gates"] = gates;
+  d["map"] = matrix_tuple(pass.warp.map);
+  d["gates"] = gate_list(pass.warp, pass.warp.elastic.gate_count, pass.warp.gate_count);
   d["fill"] = nb::make_tuple(pass.warp.fill[0], pass.warp.fill[1], pass.warp.fill[2]);
+  d["elastic"] = elastic_dict(pass.warp);
   return d;
 }
 
 nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint64_t seed,
-                std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
+                std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, nb::handle boxes) {
+  const BorrowedBoxes borrowed(boxes);
   Program program;
-  if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view}, program); !s)
+  if (const Status s =
+          make_program(transform.ops, height, width, {seed, epoch, sample, view, borrowed.corners()}, program);
+      !s)
     raise_status(s);
   nb::list list;
   bool in_branch = false;
@@ -184,13 +239,28 @@ nb::list passes(const Transform& transform, std::uint32_t height, std::uint32_t 
   return list;
 }
 
+// For each box whether iou_crop leaves it; 1 for all if there is none.
+nb::bytes boxes_left(const Transform& transform, std::uint32_t height, std::uint32_t width, nb::handle boxes,
+                     std::uint64_t seed, std::uint32_t epoch, std::uint64_t sample, std::uint16_t view) {
+  const BorrowedBoxes borrowed(boxes);
+  std::vector<std::uint8_t> left(borrowed.corners().size(), 1);
+  Program program;
+  if (const Status s = make_program(transform.ops, height, width, {seed, epoch, sample, view, borrowed.corners()},
+                                    program, left.data());
+      !s)
+    raise_status(s);
+  return nb::bytes(left.data(), left.size());
+}
+
 nb::tuple shape(const Transform& transform, std::uint32_t height, std::uint32_t width, std::uint32_t channels,
                 std::string_view dtype, std::uint64_t seed, std::uint32_t epoch, std::uint64_t sample,
-                std::uint16_t view, bool has_color) {
+                std::uint16_t view, bool has_color, nb::handle boxes) {
+  const BorrowedBoxes borrowed(boxes);
   const DType stored = look_up(kDTypes, dtype, "the dtype");
   const PixelType type{channels, stored == DType::uint8 ? 8U : 16U, stored == DType::int16};
   OutputShape output;
-  if (const Status s = output_shape(transform, {height, width, type, has_color}, {seed, epoch, sample, view}, output);
+  if (const Status s = output_shape(transform, {height, width, type, has_color},
+                                    {seed, epoch, sample, view, borrowed.corners()}, output);
       !s)
     raise_status(s);
   const OutputAxes axes(transform, output);
@@ -212,10 +282,11 @@ nb::object allocate(const Transform& transform, const OutputShape& output, Buffe
 }
 
 nb::object run(const Transform& transform, nb::handle data, std::uint8_t format, std::uint64_t seed,
-               std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, bool has_color) {
+               std::uint32_t epoch, std::uint64_t sample, std::uint16_t view, bool has_color, nb::handle boxes) {
   const Buffer file = borrow_bytes(data);
   MemoryBytes bytes(file.bytes());
-  const DrawKey key{seed, epoch, sample, view};
+  const BorrowedBoxes borrowed(boxes);
+  const DrawKey key{seed, epoch, sample, view, borrowed.corners()};
   const DecoderLease thread;
   ImageShape shape;
   OutputShape output;
@@ -240,11 +311,12 @@ nb::object run(const Transform& transform, nb::handle data, std::uint8_t format,
 }
 
 nb::object apply(const Transform& transform, nb::handle image, std::uint64_t seed, std::uint32_t epoch,
-                 std::uint64_t sample, std::uint16_t view) {
+                 std::uint64_t sample, std::uint16_t view, nb::handle boxes) {
   Buffer source;
   const Picture picture = borrow_picture(image, source);
   const ImageShape shape{picture.height, picture.width, picture.type};
-  const DrawKey key{seed, epoch, sample, view};
+  const BorrowedBoxes borrowed(boxes);
+  const DrawKey key{seed, epoch, sample, view, borrowed.corners()};
   OutputShape output;
   if (const Status s = output_shape(transform, shape, key, output); !s) raise_status(s);
   Buffer target;
@@ -264,7 +336,8 @@ nb::object apply(const Transform& transform, nb::handle image, std::uint64_t see
 // Every view of an encoded image, group by group, decoded once if that is cheaper. Each group is one array [views, ...]
 // if all of its views have one shape, else a list of arrays.
 nb::list run_views(nb::handle given, nb::handle data, std::uint8_t format, std::uint64_t seed, std::uint32_t epoch,
-                   std::uint64_t sample, bool has_color) {
+                   std::uint64_t sample, bool has_color, nb::handle boxes) {
+  const BorrowedBoxes borrowed(boxes);
   const std::vector<ViewGroup> groups = make_groups(given);
   const Transform& first = groups[0].transform;
   const Buffer file = borrow_bytes(data);
@@ -280,7 +353,10 @@ nb::list run_views(nb::handle given, nb::handle data, std::uint8_t format, std::
     status = thread->decoder.open(code, bytes, options, shape);
     for (const ViewGroup& group : groups)
       for (std::uint32_t v = 0; v < group.views && status; ++v) {
-        View view{&group.transform, {seed, epoch, sample, static_cast<std::uint16_t>(views.size())}, {}, nullptr};
+        View view{&group.transform,
+                  {seed, epoch, sample, static_cast<std::uint16_t>(views.size()), borrowed.corners()},
+                  {},
+                  nullptr};
         status = output_shape(group.transform, shape, view.key, view.expected);
         views.push_back(view);
       }
@@ -372,21 +448,25 @@ void register_transform(nb::module_& module) {
            arg("std").none(), arg("color"), arg("mask"), arg("approximate_jpeg") = false,
            arg("max_pixels") = kMaxPixels)
       .def("shape", &shape, arg("height"), arg("width"), arg("channels"), arg("dtype"), nb::kw_only(), arg("seed"),
-           arg("epoch"), arg("sample"), arg("view") = 0, arg("has_color") = false,
+           arg("epoch"), arg("sample"), arg("view") = 0, arg("has_color") = false, arg("boxes").none() = nb::none(),
            nb::sig("def shape(self, height: int, width: int, channels: int, dtype: str, *, seed: int, epoch: int, "
-                   "sample: int, view: int = 0, has_color: bool = False) -> tuple[tuple[int, ...], str]"))
+                   "sample: int, view: int = 0, has_color: bool = False, boxes: object | None = None) -> "
+                   "tuple[tuple[int, ...], str]"))
       .def("passes", &passes, arg("height"), arg("width"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
-           arg("view") = 0,
-           nb::sig("def passes(self, height: int, width: int, *, seed: int, epoch: int, sample: int, view: int = 0) "
-                   "-> list[dict[str, typing.Any]]"))
-      .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0)
+           arg("view") = 0, arg("boxes").none() = nb::none(),
+           nb::sig("def passes(self, height: int, width: int, *, seed: int, epoch: int, sample: int, view: int = 0, "
+                   "boxes: object | None = None) -> list[dict[str, typing.Any]]"))
+      .def("boxes_left", &boxes_left, arg("height"), arg("width"), arg("boxes"), nb::kw_only(), arg("seed"),
+           arg("epoch"), arg("sample"), arg("view") = 0)
+      .def("apply", &apply, arg("image"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"), arg("view") = 0,
+           arg("boxes").none() = nb::none())
       .def("run", &run, arg("data"), arg("format"), nb::kw_only(), arg("seed"), arg("epoch"), arg("sample"),
-           arg("view") = 0, arg("has_color") = false);
+           arg("view") = 0, arg("has_color") = false, arg("boxes").none() = nb::none());
   module.def("run_views", &run_views, arg("groups"), arg("data"), arg("format"), nb::kw_only(), arg("seed"),
-             arg("epoch"), arg("sample"), arg("has_color") = false,
+             arg("epoch"), arg("sample"), arg("has_color") = false, arg("boxes").none() = nb::none(),
              nb::sig("def run_views(groups: collections.abc.Sequence[tuple[Transform, int]], data: object, "
-                     "format: int, *, seed: int, epoch: int, sample: int, has_color: bool = False) "
-                     "-> list[typing.Any]"));
+                     "format: int, *, seed: int, epoch: int, sample: int, has_color: bool = False, "
+                     "boxes: object | None = None) -> list[typing.Any]"));
   module.def("core_formats", &core_formats, nb::sig("def core_formats() -> frozenset[int]"));
 }
 

@@ -236,6 +236,13 @@ void check_refusals(Checks& checks) {
                       {OpKind::shortest_size, {0, 2, 1, 2, 5, 0}},
                       {OpKind::letterbox, {5, 5, 2, 0, 0, 2, 1}},
                       {OpKind::zoom_out, {0.5, 0.9, 2, 0}},
+                      {OpKind::iou_crop, {0, 1, 0.5, 2, 40, 1, 0.5}},
+                      {OpKind::iou_crop, {0.3, 1, 0.5, 2, 1001, 1, 0.5}},
+                      {OpKind::iou_crop, {0.3, 1, 0.5, 2, 40, 11, 0.5}},
+                      {OpKind::iou_crop, {0.3, 1, 0.5, 2, 40, 1, nan}},
+                      {OpKind::mosaic, {0, 8, 0, 1, 0.25, 0.75, 0, 2, 1}},
+                      {OpKind::mosaic, {8, 8, 9, 1, 0.25, 0.75, 0, 2, 1}},
+                      {OpKind::mosaic, {8, 8, 0, 1, 0.75, 0.25, 0, 2, 1}},
                       {static_cast<OpKind>(255), {}}};
   for (const Op& op : wrong)
     checks.expect(check_ops(std::span(&op, 1)).code == Code::bad_argument,

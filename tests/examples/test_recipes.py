@@ -63,3 +63,75 @@ def test_simclr(dataset):
 
     assert len(made) == 3
     assert all(view.shape == (8, 3, 32, 32) and 0 <= view.min() <= view.max() <= 1 for pair in made for view in pair)
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    """Images of 16 bits in which each class of the mask has levels of its own."""
+    folder = tmp_path_factory.mktemp("scans")
+    for number in range(16):
+        y, x = np.mgrid[:70, : 80 + number]
+        mask = ((x // 20 + y // 25) % 3).astype(np.uint8)
+        for name, pixels in (("images", mask.astype(np.uint16) * 20000 + 1000), ("masks", mask)):
+            path = folder / "in" / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+    headrace.build(folder / "in", folder / "scans.hr")
+    return str(folder / "scans.hr")
+
+
+def test_nnunet(scans):
+    """Masks go where their scans go: apart from blur and noise, the levels are those of the class."""
+    made = list(example("recipe_nnunet")["patches"](scans, batch_size=8, size=48))
+
+    assert len(made) == 2
+    for image, mask in made:
+        assert image.shape == (8, 1, 48, 48)
+        assert image.dtype == torch.float32
+        assert set(mask.unique().tolist()) <= {0, 1, 2, 255}
+        means = [image[:, 0][mask == k].mean().item() for k in range(3)]
+        assert means[0] + 0.5 < means[1] < means[2] - 0.5
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Images with a mask of rectangles, and a box around each."""
+    rng = np.random.default_rng(0)
+    fields = {"image": "image", "mask": "mask", "boxes": "boxes"}
+    path = tmp_path_factory.mktemp("scenes") / "scenes.hr"
+    with headrace.Writer(path, fields=fields) as writer:
+        for number in range(16):
+            height, width = 60 + number, 90 - number
+            image = rng.integers(0, 100, (height, width, 3), np.uint8)
+            mask = np.zeros((height, width), np.uint8)
+            corners = []
+            for kind in range(1, 4):
+                x, y = rng.integers(0, 50, 2).tolist()
+                image[y : y + 9, x : x + 12, kind - 1] = 255
+                mask[y : y + 9, x : x + 12] = kind
+                corners.append([x, y, x + 12, y + 9])
+            writer.write({"image": image, "mask": mask, "boxes": (np.float32(corners), np.arange(3))})
+    return str(path)
+
+
+def test_yolo(scenes):
+    yolo = example("recipe_yolo")
+    for transform in (yolo["recipe"](32), yolo["last_epochs"](32)):
+        made = list(yolo["batches"](scenes, transform, size=32, batch_size=8))
+
+        assert len(made) == 2
+        for images, objects in made:
+            assert images.shape == (8, 3, 32, 32)
+            assert 0 <= images.min() <= images.max() <= 1
+            assert objects.shape[1] == 6
+            assert len(objects) > 0
+            assert set(objects[:, 0].tolist()) <= set(range(8))
+            assert (objects[:, 2:] >= 0).all()
+            assert (objects[:, 2:] <= 32).all()
+
+
+def test_segmentation(scenes):
+    losses = example("recipe_segmentation")["main"](scenes, size=32, classes=4, batch_size=4)
+
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from tests.sources.pictures import decoded, keys, pixels, png, samples, write, write_coco
 
+import headrace
 from headrace.errors import BadSource
 from headrace.sources import CocoSource
 from headrace.sources import _coco_json as coco_json
 from headrace.sources._coco_shapes import polygons_of
+from headrace.transforms import HorizontalFlip
 
 DOG = {"id": 11, "image_id": 4, "category_id": 7, "bbox": [1.5, 2, 3, 4], "area": 12.0, "iscrowd": 0,
        "segmentation": [[1, 2, 3, 4, 5, 6]]}  # fmt: skip
@@ -42,6 +44,55 @@ def test_boxes_labels_and_all_the_rest(tmp_path):
     assert nothing["boxes"][0].shape == (0, 4)
     assert nothing["segmentation"] == []
     assert set(cat) == set(source.fields)
+
+
+PERSON = {"id": 7, "name": "person", "keypoints": ["nose", "left_eye", "right_eye"], "skeleton": [[1, 2], [1, 3]]}
+POINTS = [3, 1, 2, 4, 1, 1, 0, 0, 0]
+
+
+def test_keypoints_with_their_names_and_skeleton(tmp_path):
+    """A field if a category has them; the names lead to the pairs that a mirrored image exchanges."""
+    annotations = [{**DOG, "keypoints": POINTS}, {**CAT, "image_id": 4}]
+    path = write_coco(tmp_path, [4], annotations, [PERSON, {"id": 3, "name": "cat"}])
+
+    (sample,) = samples(CocoSource(path))
+    headrace.build(path, tmp_path / "a.hr", kind="coco")
+    headrace.build(tmp_path / "a.hr", tmp_path / "b.hr")
+
+    assert sample["keypoints"] == [POINTS, []]
+    for name in ("a.hr", "b.hr"):
+        dataset = headrace.open(tmp_path / name, transform=[HorizontalFlip(1)])
+        found = dataset.keypoints["keypoints"]
+        assert found.names == ("nose", "left_eye", "right_eye")
+        assert found.skeleton == ((0, 1), (0, 2))
+        assert found.flip_pairs == ((1, 2),)
+        seen, nothing = dataset[0]["keypoints"]
+        assert seen.tolist() == [2, 1, 2, 0, 0, 0, 1, 1, 1]  # of 5 pixels; the left eye became the right one
+        assert len(nothing) == 0
+
+
+def test_categories_with_different_keypoints_have_no_names(tmp_path):
+    """One field cannot have two lists of names."""
+    other = {"id": 3, "name": "cat", "keypoints": ["tail"], "skeleton": []}
+    source = CocoSource(write_coco(tmp_path, [4], [{**DOG, "keypoints": POINTS}], [PERSON, other]))
+    assert source.keypoints == {}
+    assert samples(source)[0]["keypoints"] == [POINTS]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"keypoints": "nose"}, {"keypoints": ["a", "a"]}, {"skeleton": [[1, 9]]}, {"skeleton": [[1]]}, {"skeleton": 5}],
+)
+def test_keypoints_that_make_no_sense_are_named(tmp_path, change):
+    with pytest.raises(BadSource, match="keypoints of a category"):
+        CocoSource(write_coco(tmp_path, [4], [DOG], [{**PERSON, **change}]))
+
+
+@pytest.mark.parametrize("wrong", [5, ["a"], [1, 2], [1, 2, float("nan")], [10**400, 1, 1]])
+def test_keypoints_of_an_object_are_checked(tmp_path, wrong):
+    source = CocoSource(write_coco(tmp_path, [4], [{**DOG, "keypoints": wrong}], [PERSON]))
+    with pytest.raises(BadSource, match="image 4: keypoints must be"):
+        samples(source)
 
 
 def drawn(polygons, height, width):

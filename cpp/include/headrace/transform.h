@@ -12,12 +12,17 @@
 
 namespace headrace {
 
-// What a random draw depends on, and nothing else. `sample` is the row of the dataset.
+// The corners of a box: x0, y0, x1, y1 in pixels of the stored image. Not trusted: any numbers, and none.
+using BoxCorners = std::array<float, 4>;
+
+// What a random draw depends on, and nothing else. `sample` is the row of the dataset. A crop may also look at the
+// boxes of the sample.
 struct DrawKey {
   std::uint64_t seed = 0;
   std::uint32_t epoch = 0;
   std::uint64_t sample = 0;  // below 2^48
   std::uint16_t view = 0;
+  std::span<const BoxCorners> boxes{};
 };
 
 // The four numbers of block `block` that operation number `operation` draws: Philox 4x32-10 with the seed as its key
@@ -50,6 +55,7 @@ enum class OpKind : std::uint8_t {
                  // y from, to, resampling, fill, center x, y
   affine_level,  // a Movement, the eight numbers of a level, resampling, fill
   perspective,   // probability, distortion, resampling, fill
+  elastic,       // alpha x, y, sigma x, y, resampling, fill
 
   // Pixel values (transform/photometric). A level is eight numbers (transform/level.h).
   invert,            // probability
@@ -71,7 +77,14 @@ enum class OpKind : std::uint8_t {
   shortest_size,  // most of the longer side (0: any), filter, antialias, how many sizes, the sizes (at most 12)
   letterbox,      // height, width, may grow, in the middle, fill, filter, antialias
   zoom_out,       // probability, factor from, to, fill
+
+  iou_crop,  // scale from, to, ratio from, to, trials, how many overlaps, the overlaps (at most 10); at most once
+  mosaic,    // height, width, part (MosaicPart), probability, center from, to, fill, filter, antialias; the first one
 };
+
+// What `mosaic` makes: one tile of four, cut to what is seen of it, which a tile is decoded to; the tile in its place
+// on the canvas, which moves its boxes; or nothing, for the operations that follow it on the canvas.
+enum class MosaicPart : std::uint8_t { tile, placed_tile = 4, canvas = 8 };  // plus the number of the tile, 0 to 3
 
 // What the threshold of `solarize` counts: levels of the image's own depth, of 8 bits, or whole ones of 8 bits.
 enum class ThresholdScale : std::uint8_t { own, eight_bits, whole_eight_bits };
@@ -169,15 +182,28 @@ enum class PassInput : std::uint8_t {
 
 inline constexpr std::size_t kMaxGates = 12;
 
+// An elastic deformation of a picture: position p of it shows what was at p + d(p), a position that `map` leads to the
+// pass's input. The displacement d is a cubic B-spline over random nodes (transform/warp/field.h).
+struct Elastic {
+  bool bends = false;
+  std::array<double, 9> map{};             // affine
+  std::uint32_t gate_count = 0;            // the first gates of the warp, which are about p + d(p)
+  std::uint32_t height = 0, width = 0;     // of the picture
+  std::array<double, 2> alpha{}, sigma{};  // across, down
+  std::array<std::uint32_t, 2> key{};      // of the stream of random numbers
+};
+
 // Turns, shears and distortions in one resampling. Position (x, y) of the canvas, where pixel i covers [i, i + 1),
 // shows what is at map · (x, y, 1) of the pass's input, counted from its start; outside of its size, and where a gate's
 // product with (x, y, 1) is negative, there is fill. The gates are the edges of canvases that were composed into this
-// one: what they cut away stays away.
+// one: what they cut away stays away. With an elastic deformation, `map` leads to positions of the picture that it
+// deforms.
 struct Warp {
   std::array<double, 9> map{};  // row by row; the third row is 0, 0, 1 unless there is a perspective
   std::array<std::array<double, 3>, kMaxGates> gates{};
   std::uint32_t gate_count = 0;
   WarpFill fill{};
+  Elastic elastic;
 };
 
 // Geometry, then color. In a warp each axis has offset 0 and resized = size. What a pass writes is the input of the
@@ -226,7 +252,8 @@ Status check_pixels(const Program& program, std::uint64_t max_pixels) noexcept;
 
 // Draw what is random and work the operations out for an image of this size. Fails with bad_argument where an
 // operation cannot be done, as with a crop larger than the image. `ops` has passed check_ops.
+// `inside` is null, or receives 0 for each box of the key that iou_crop removes, and is else not changed.
 Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t width, const DrawKey& key,
-                    Program& program) noexcept;
+                    Program& program, std::uint8_t* inside = nullptr) noexcept;
 
 }  // namespace headrace

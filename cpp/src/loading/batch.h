@@ -37,9 +37,16 @@ struct Rendition {
 // One field of a batch. Each sample has 1 to kMaxRenditions renditions, which decode to the same pixels, so any of them
 // may be used. Views are numbered through all groups. Groups differ in operations and normalization, not in how an
 // image is decoded.
+// The boxes of the samples of a batch, for crops that depend on them: those of sample i are [first[i], first[i + 1]).
+struct SampleBoxes {
+  std::vector<BoxCorners> corners;
+  std::vector<std::size_t> first;  // one more than there are samples; ascending, at most corners.size()
+};
+
 struct FieldRequest {
   std::vector<ViewGroup> groups;                   // at least one; at most 65536 views in all
   std::vector<std::vector<Rendition>> renditions;  // [rendition][sample]
+  std::shared_ptr<const SampleBoxes> boxes{};      // null unless the transforms look at them
 
   std::uint32_t views() const noexcept;
 };
@@ -129,7 +136,12 @@ class Batch {
   // Of the first view; how the image is decoded is the same for all.
   const Transform& transform(const Job& job) const noexcept { return requests_[job.field].groups[0].transform; }
   DrawKey key(const Job& job, std::uint32_t view = 0) const noexcept {
-    return {seed_, epoch_, rows_[job.position], static_cast<std::uint16_t>(view)};
+    DrawKey key{seed_, epoch_, rows_[job.position], static_cast<std::uint16_t>(view)};
+    if (const SampleBoxes* boxes = requests_[job.field].boxes.get()) {
+      const std::size_t begin = boxes->first[job.position], end = boxes->first[job.position + 1];
+      key.boxes = {boxes->corners.data() + begin, end - begin};
+    }
+    return key;
   }
   // What to make of the image; replaces what `views` held. Throws std::bad_alloc.
   void list_views(const Job& job, std::vector<View>& views) const;

@@ -30,6 +30,7 @@ class Composer {
   // Of the picture as the operations so far have made it. What follows speaks of that picture.
   std::uint32_t height() const noexcept { return program_.height(); }
   std::uint32_t width() const noexcept { return program_.width(); }
+  const Program& program() const noexcept { return program_; }
 
   Status crop(Window window) noexcept;
   Status resize(Size size, Filter filter, bool antialias) noexcept;
@@ -62,6 +63,7 @@ class Composer {
   bool can_follow(const WarpStep& step) noexcept;
   bool can_absorb(const WarpFill& fill) noexcept;
   void absorb() noexcept;
+  void bend(const Elastic& elastic) noexcept;
 
   Program& program_;
   Size kept_{};  // size of the picture that a mix has kept

@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "headrace/transform.h"
+#include "transform/boxes.h"
 #include "transform/control.h"
+#include "transform/mosaic.h"
 #include "transform/photometric/operations.h"
 #include "transform/warp/operations.h"
 
@@ -119,6 +121,7 @@ Status check_op(const Op& op) noexcept {
     case OpKind::affine:
     case OpKind::affine_level:
     case OpKind::perspective:
+    case OpKind::elastic:
       return check_warp(op);
     case OpKind::invert:
     case OpKind::posterize:
@@ -154,12 +157,38 @@ Status check_op(const Op& op) noexcept {
       if (!within(p[0], 0, 1)) return bad("zoom_out: the probability must be in [0, 1]");
       if (!range(p[1], p[2], 1, kMaxRatio)) return bad("zoom_out: the factors must be a range within [1, 1000]");
       return check_border(p[3], 0);
+    case OpKind::iou_crop:
+      return check_iou_crop(p);
+    case OpKind::mosaic:
+      return check_mosaic(p);
   }
   return bad("the operation is unknown");
 }
 
 // Sides are below 2^24, so no product wraps.
 std::uint64_t area(std::uint32_t rows, std::uint32_t columns) noexcept { return std::uint64_t{rows} * columns; }
+
+bool is_warp(OpKind kind) noexcept {
+  return kind == OpKind::affine || kind == OpKind::affine_level || kind == OpKind::perspective ||
+         kind == OpKind::elastic;
+}
+
+Status check_places(std::span<const Op> ops) noexcept {
+  bool warps = false, looks_at_boxes = false, makes_mosaic = false;
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    warps = warps || is_warp(ops[k].kind);
+    if (ops[k].kind == OpKind::mosaic) {
+      if (k > 0) return bad("Mosaic must be the first transform");
+      makes_mosaic = true;
+    }
+    if (ops[k].kind != OpKind::iou_crop) continue;
+    if (warps) return bad("RandomIoUCrop must come before rotations and other warps");
+    if (looks_at_boxes) return bad("RandomIoUCrop must be used at most once");
+    if (makes_mosaic) return bad("RandomIoUCrop cannot follow Mosaic");
+    looks_at_boxes = true;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -170,6 +199,7 @@ Status check_ops(std::span<const Op> ops) noexcept {
   for (std::size_t k = 1; k < ops.size(); ++k)
     if (ops[k - 1].kind == OpKind::random_erasing && ops[k].kind != OpKind::random_erasing)
       return bad("random_erasing must be the last operation");
+  if (const Status status = check_places(ops); !status) return status;
   return check_nesting(ops);
 }
 

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "transform/boxes.h"
 #include "transform/control.h"
 #include "transform/draws.h"
 #include "transform/augmix.h"
 #include "transform/photometric/operations.h"
 #include "transform/fit.h"
+#include "transform/mosaic.h"
 #include "transform/program.h"
 
 namespace headrace {
@@ -31,7 +33,8 @@ std::uint32_t missing(std::uint32_t wanted, std::uint32_t present) noexcept {
 // Applies one operation after another: reads its parameters, draws what is random.
 class Interpreter {
  public:
-  Interpreter(Composer& composer, const DrawKey& key) noexcept : composer_(composer), key_(key) {}
+  Interpreter(Composer& composer, const DrawKey& key, std::uint8_t* inside) noexcept
+      : composer_(composer), key_(key), inside_(inside) {}
 
   // Operations [begin, end) of the list. The recursion ends: check_ops limits the depth.
   Status run(std::span<const Op> ops, std::size_t begin, std::size_t end) noexcept {
@@ -80,6 +83,7 @@ class Interpreter {
         return run(ops, body, body + length);
       case OpKind::affine:
       case OpKind::affine_level:
+      case OpKind::elastic:
         return warp(op);
       case OpKind::perspective:
         return happens(p[0]) ? warp(op) : Status{};
@@ -104,6 +108,10 @@ class Interpreter {
       case OpKind::letterbox:
       case OpKind::zoom_out:
         return fit(composer_, op, drawn(0));
+      case OpKind::iou_crop:
+        return iou_crop(composer_, op, key_, number_, inside_);
+      case OpKind::mosaic:
+        return mosaic(composer_, op, key_, number_);
     }
     return bad("there is no such operation");
   }
@@ -217,6 +225,8 @@ class Interpreter {
       status = affine_step(p, height, width, drawn(0), drawn(1), step);
     else if (op.kind == OpKind::affine_level)
       status = affine_level_step(p, height, width, drawn(0), step);
+    else if (op.kind == OpKind::elastic)
+      status = elastic_step(p, height, width, drawn(1), step);
     else
       status = perspective_step(p, height, width, drawn(1), drawn(2), step);
     return status ? composer_.warp(step) : status;
@@ -238,17 +248,20 @@ class Interpreter {
 
   Composer& composer_;
   const DrawKey& key_;
+  std::uint8_t* inside_;
   std::uint16_t number_ = 0;
 };
 
 }  // namespace
 
 Status make_program(std::span<const Op> ops, std::uint32_t height, std::uint32_t width, const DrawKey& key,
-                    Program& program) noexcept {
+                    Program& program, std::uint8_t* inside) noexcept {
   if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide)
     return bad("the image is empty, or larger than 16777215 pixels on a side");
-  Composer composer(program, {height, width});
-  Interpreter interpreter(composer, key);
+  // What follows a mosaic works on its canvas, whatever the size of the image.
+  const bool on_canvas = !ops.empty() && ops[0].kind == OpKind::mosaic && is_mosaic_canvas(ops[0]);
+  Composer composer(program, on_canvas ? mosaic_canvas(ops[0]) : Size{height, width});
+  Interpreter interpreter(composer, key, inside);
   return interpreter.run(ops, 0, ops.size());
 }
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from headrace.building._report import BuildReport, Skipped
 from headrace.errors import HeadraceError
 from headrace.records import Dataset
 from headrace.records.index.writing import write_index
+from headrace.records.keypoints import Keypoints
 from headrace.records.layout import StoredCounts
 from headrace.records.manifest import INDEX, MANIFEST, MAX_SKIPPED, Manifest
 from headrace.records.schema import Field
@@ -33,6 +34,7 @@ class Provenance:
     name: str
     classes: tuple[str, ...] | None
     options: Mapping[str, Any]
+    keypoints: Mapping[str, Keypoints] = field(default_factory=dict)
 
 
 def writer_name() -> str:
@@ -59,6 +61,7 @@ def assemble(
         formats=counts.formats,
         align=int(provenance.options["align"]),
         classes=provenance.classes,
+        keypoints=provenance.keypoints,
         source={
             "kind": provenance.kind,
             "name": provenance.name,
@@ -150,8 +153,10 @@ def refuse_other(folder: Path, source: Source, fields: tuple[Field, ...], proven
 
 def _different_options(manifest: Manifest, fields: tuple[Field, ...], provenance: Provenance) -> str:
     before = {**manifest.options, "fields": manifest.fields, "classes": manifest.classes, "writer": manifest.writer}
+    before |= {"keypoints": dict(manifest.keypoints)}
     before |= {"source": (manifest.source.get("kind"), manifest.source.get("name"))}
     now = {**provenance.options, "fields": fields, "classes": provenance.classes, "writer": writer_name()}
+    now |= {"keypoints": dict(provenance.keypoints)}
     now |= {"source": (provenance.kind, provenance.name)}
     # If no sample was skipped, on_error made no difference.
     same = {"on_error"} if not manifest.skipped_count else set()

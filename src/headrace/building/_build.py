@@ -116,7 +116,7 @@ def build(
     name = Path(source).resolve().name if isinstance(source, str | PathLike) else type(source).__name__
     identity = options | {"source": opened.kind, "fields": dict(opened.fields), "writer": writer_name()}
     classes = None if opened.classes is None else tuple(opened.classes)
-    provenance = Provenance(opened.kind, name, classes, options)
+    provenance = Provenance(opened.kind, name, classes, options, getattr(opened, "keypoints", {}))
     check_destination(folder, force=force or resume)
     if resume and not force and (folder / MANIFEST).exists() and not (folder / BUILDING).exists():
         refuse_other(folder, opened, conversion.fields, provenance)

@@ -30,8 +30,11 @@ from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
+from headrace.loader.pixels._mosaic import MosaicSource
+from headrace.loader.pixels._remote import RemoteSource
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
 from headrace.records import Dataset
+from headrace.transforms.detection.canvas import check_fields
 
 
 class Assembly:
@@ -54,6 +57,7 @@ class Assembly:
         self._dataset, self._options, self._seed = dataset, options, seed
         made = ("dtype", "layout", "color", "approximate_jpeg", "max_pixels")
         self.compiled = transforms.compile(transform, **{name: getattr(options, name) for name in made})
+        check_fields(self.compiled, dataset.fields)
         table = None if weights is None else np.asarray(weights, np.float64)
         self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
         selection = selection_digest(dataset.rows, table)
@@ -109,7 +113,10 @@ class Assembly:
             return DeviceSource(*parts, seed=self._seed, options=self._options, transfer=self._transfer)
         if not self._pixel_names:
             return NoPixels()
-        return EngineSource(*parts, seed=self._seed, options=self._options)
+        if self._dataset.objects is not None:
+            return RemoteSource(*parts, seed=self._seed, options=self._options)
+        kind = EngineSource if self.compiled.tiles is None else MosaicSource
+        return kind(*parts, seed=self._seed, options=self._options)
 
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
         """Return everything that determines the content of the batches, as JSON (spec/recipe.md).
@@ -121,10 +128,11 @@ class Assembly:
             self.compiled.to_json()  # raises, with the name of the function
         options, state = self._options, self.first_state
         order = {name: getattr(state, name) for name in ("seed", "shuffle", "selection", "fingerprint")}
-        shared = ("fields", "batch_size", "drop_last", "layout", "color", "min_area", "approximate_jpeg")
+        shared = ("fields", "batch_size", "drop_last", "layout", "color", "approximate_jpeg")
         return transforms.Recipe(
             **order,
             **{name: getattr(options, name) for name in shared},
+            **options.box_filter._asdict(),
             transforms=self.compiled.transforms,
             world_size=world_size,
             dtype=self.compiled.dtype,
@@ -178,7 +186,7 @@ class Assembly:
             if started is not None:
                 return started
         batches = EpochBatches(order, plan, state.epoch)
-        supply = HostSupply(batches, gather, source, ahead=self._options.batches_ahead)
+        supply = HostSupply(batches, gather, source, ahead=getattr(source, "ahead", self._options.batches_ahead))
         return supply, partial(state.after, plan)
 
     def limit_storage(self, rate: float | None) -> None:

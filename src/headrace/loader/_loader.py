@@ -84,7 +84,9 @@ class Loader:
             `"error"` raises.
         color: `"auto"` converts gray, RGB, RGBA and CMYK images to three channels and keeps all others; `"RGB"`
             converts every image; `"keep"` converts none; None uses the dataset's (`"auto"`).
-        min_area: Boxes are removed if less than this many pixels of them remain.
+        min_area: Boxes are removed if less than this many pixels of them remain; None uses the dataset's (1).
+        min_visibility: Boxes are removed if a smaller share of them than this remains, 0 to 1; None uses the dataset's
+            (0).
         direct_io: Bypass the page cache, for datasets much larger than memory.
         plan: The plan that the dataset was built with, or its path. The loader checks that the dataset has these
             formats, and `stats` reports what the plan predicted.
@@ -126,7 +128,8 @@ class Loader:
         layout: Layout = "CHW",
         ragged: Ragged = "list",
         color: Color | None = None,
-        min_area: float = 1.0,
+        min_area: float | None = None,
+        min_visibility: float | None = None,
         direct_io: bool = False,
         plan: Mapping[str, Any] | str | PathLike[str] | None = None,
         max_pixels: int = MAX_PIXELS,
@@ -158,7 +161,7 @@ class Loader:
             layout=layout,
             ragged=ragged,
             color=opened.color if color is None else color,
-            min_area=float(min_area),
+            box_filter=opened.box_filter.replaced(min_area, min_visibility),
             direct_io=bool(direct_io),
             approximate_jpeg=bool(approximate_jpeg),
             plan=check_plan(opened, plan, chosen_fields(opened, fields)),

@@ -21,6 +21,7 @@ from headrace.loader.batch.output import OutputName
 from headrace.records import Dataset
 from headrace.records.plan import Mix, load_plan, parse_mixes
 from headrace.records.schema import stored_format
+from headrace.transforms.boxes import BoxFilter
 
 OnError: TypeAlias = Literal["raise", "skip", "replace"]
 Layout: TypeAlias = Literal["CHW", "HWC"]
@@ -55,7 +56,7 @@ class Options:
     layout: Layout
     ragged: Ragged
     color: Color
-    min_area: float
+    box_filter: BoxFilter
     direct_io: bool
     approximate_jpeg: bool
     storage_rate: float | None = None

@@ -22,7 +22,7 @@ from headrace.transforms import Recipe
 _MAX_RANGES = 64
 # Members of a recipe that are arguments of a loader.
 _ORDER = ("batch_size", "shuffle", "seed", "drop_last", "world_size")
-_PIXELS = ("fields", "dtype", "layout", "color", "min_area", "approximate_jpeg")
+_PIXELS = ("fields", "dtype", "layout", "color", "min_area", "min_visibility", "approximate_jpeg")
 
 
 class PixelMaker:

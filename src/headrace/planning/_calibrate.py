@@ -39,7 +39,7 @@ FORMATS = ("hri:dense", "hri:fast", "raw")
 
 # The usual values for photographs; they do not change the speed.
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_RECIPE_OPTIONS = ("dtype", "layout", "color", "min_area", "approximate_jpeg")
+_RECIPE_OPTIONS = ("dtype", "layout", "color", "min_area", "min_visibility", "approximate_jpeg")
 SAMPLES, QUICK_SAMPLES = 96, 24
 _REPEATS, _QUICK_REPEATS = 6, 2
 _SECONDS, _QUICK_SECONDS = 0.4, 0.15

@@ -6,57 +6,38 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace import _core, formats, transforms
-from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
+from headrace import formats, transforms
+from headrace.errors import CorruptDataset
+from headrace.records._files import DatasetFiles
+from headrace.records._sample import Place, SampleMaker, read_value
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy, to_numpy
-from headrace.records.checksum import crc32c
-from headrace.records.index.columns import Batch
-from headrace.records.index.gather import Gather, Places
-from headrace.records.index.reading import Index
+from headrace.records.index.gather import Gather
+from headrace.records.keypoints import Keypoints
 from headrace.records.manifest import INDEX, Manifest, shard_name
-from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
+from headrace.records.rendition import Rendition
 from headrace.records.schema import (
-    COLOR_DTYPE_CODES,
     FORMAT_CODES,
     FORMAT_NAMES,
-    MAX_SIDE,
-    SHAPE_TYPES,
-    Field,
     stored_format,
 )
-from headrace.records.shards import ShardFiles
-from headrace.transforms.boxes import keep_elements
+from headrace.storage import Objects, join_url
+from headrace.transforms.boxes import BoxFilter
 from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, transforms.Pad, transforms.Resize)
-
-
-class _Files:
-    """The open files of a dataset in this process, shared by all views of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.manifest = Manifest.load(folder)
-        self.index = Index(folder, self.manifest)
-        self.shards = ShardFiles(folder, self.manifest.shards, self.manifest.check_current)
-        self.fingerprint = self.manifest.fingerprint
-
-    @cached_property
-    def places(self) -> Places:
-        return Places(self.index, self.manifest)
 
 
 class Dataset:
@@ -74,18 +55,38 @@ class Dataset:
         seed: int = 0,
         color: Literal["auto", "RGB", "keep"] = "auto",
         max_pixels: int = formats.MAX_PIXELS,
+        min_area: float = 1.0,
+        min_visibility: float = 0.0,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
-        self.path = Path(path)
+        self.location = str(path)
+        """Where the dataset is: a folder or a URL."""
+        self.storage_options = storage_options
         self.seed = seed
         self.color = color
         self.transform = transform
         self.max_pixels = operator.index(max_pixels)
+        self.box_filter = BoxFilter().replaced(min_area, min_visibility)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._files = _Files(self.path)
+        self._files = DatasetFiles(self.location, storage_options)
         self._epochs = EpochCounter(self._files.manifest.samples)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the dataset, or of the local copy of its index."""
+        return self._files.folder
+
+    @property
+    def objects(self) -> Objects | None:
+        """The object store that has the shards; None if they are in a local folder."""
+        return self._files.objects
+
+    def shard_location(self, shard: int) -> str:
+        """Return the path or URL of a shard, for messages."""
+        return join_url(self.location, shard_name(shard))
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
@@ -125,7 +126,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
-        return f"<Dataset {str(self.path)!r}: {len(self)} samples of {fields}>"
+        return f"<Dataset {self.location!r}: {len(self)} samples of {fields}>"
 
     def _row(self, index: int) -> int:
         position = operator.index(index)
@@ -141,7 +142,7 @@ class Dataset:
         return compiled is not None and not all(isinstance(each, _FIXED) for each in compiled.transforms)
 
     def _samples(self, rows: Sequence[int], epochs: Sequence[int]) -> list[Any]:
-        samples = [self._sample(row, epoch) for row, epoch in zip(rows, epochs, strict=True)]
+        samples = [self._maker.make(row, epoch) for row, epoch in zip(rows, epochs, strict=True)]
         if self._mixer is not None and samples:
             image, labels = self._mixer.image, self._mixer.labels
             images = [sample[image] for sample in samples]
@@ -165,115 +166,9 @@ class Dataset:
             return None
         return Mixer(compiled.mixes, self.fields, self.classes, layout=compiled.layout)
 
-    def _sample(self, row: int, epoch: int) -> dict[str, Any]:
-        batch, at = self._files.index.locate(row)
-        sample: dict[str, Any] = {}
-        fields = self._files.manifest.fields
-        # Pixels first: their errors name the row.
-        keys = self._draw_keys(row, epoch)
-        pixels = {field.name: self._pixels(batch, at, row, field, keys) for field in fields if field.is_pixels}
-        moved = self._moved_boxes(batch, at, row, keys)
-        for field in fields:
-            value = pixels[field.name] if field.is_pixels else self._value(batch, at, row, field.name)
-            if field.name in moved or field.of in moved:
-                views = moved[field.of or field.name]
-                value = [keep_elements(value, kept) if field.of else boxes for boxes, kept in views]
-                if field.type in SHAPE_TYPES:
-                    value = self._moved_shapes(batch, at, row, keys, field.type, value)
-                value = value[0] if len(value) == 1 else value
-            sample[field.name] = value
-        return sample
-
-    def _draw_keys(self, row: int, epoch: int) -> list[dict[str, int]]:
-        """Return the key of the random draws of each view of a sample; none if there are no declarative transforms."""
-        views = self._compiled.views if self._compiled is not None and self._compiled.transforms else 0
-        return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(views)]
-
-    def _pixels(self, batch: Batch, at: int, row: int, field: Field, keys: list[dict[str, int]]) -> Any:
-        """Decode an image and apply the declarative transforms."""
-        renditions = batch.renditions[field.name][0]
-        shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
-        try:
-            data = self._files.shards.read(shard, offset, renditions.length[at])
-            # The checksums of the formats themselves would not notice that the dataset has been built again.
-            if crc32c(data) != renditions.checksum[at]:
-                raise CorruptImage("the checksum of the bytes does not match the index")
-            channels, dtype = renditions.channels[at], renditions.dtype[at]
-            color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
-            return self._transformed(data, code, keys, color, has_color=dtype in COLOR_DTYPE_CODES)
-        except (HeadraceError, ValueError) as error:
-            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
-            kind = type(error) if isinstance(error, HeadraceError) else TransformError
-            raise kind(f"{where}: {error}") from error
-
-    def _transformed(
-        self, data: memoryview, code: int, keys: list[dict[str, int]], color: formats.Color, *, has_color: bool
-    ) -> Any:
-        """Return the pixels of a sample: an array, `[views, …]` for several, or with `MultiCrop` a tuple of arrays."""
-        compiled, form = self._compiled, decoder(code)
-        if compiled is None or not keys:
-            return form.decode(data, color=color, max_pixels=self.max_pixels)
-        groups = compiled.core_groups("mask" if color == "index" else "image")
-        views = [transform for transform, n in groups for _ in range(n)]
-        made: list[Any]
-        if code in _core.core_formats():
-            shape = form.probe(data)
-            for transform, key in zip(views, keys, strict=True):
-                check_made_pixels(form, shape, transform, [key], self.max_pixels)
-            if len(views) == 1:
-                return views[0].run(data, code, has_color=has_color, **keys[0])
-            draws = {name: keys[0][name] for name in ("seed", "epoch", "sample")}
-            made = _core.run_views(groups, data, code, has_color=has_color, **draws)
-        else:
-            image = form.decode(data, color=color, max_pixels=self.max_pixels)
-            applied = (transform.apply(image, **key) for transform, key in zip(views, keys, strict=True))
-            made = [list(islice(applied, n)) for _, n in groups]
-        made = [np.stack(group) if isinstance(group, list) else group for group in made]
-        if len(made) > 1:
-            return tuple(made)
-        return made[0] if len(keys) > 1 else made[0][0]
-
-    def _moved_boxes(
-        self, batch: Batch, at: int, row: int, keys: list[dict[str, int]]
-    ) -> dict[str, list[tuple[Any, Any]]]:
-        """Transform boxes with the first image of their sample. Return the boxes and a mask of those kept, per view."""
-        fields, compiled = self._files.manifest.fields, self._compiled
-        if compiled is None or not keys or not any(field.type == "image" for field in fields):
-            return {}
-        height, width = self._size(batch, at, row)
-        moved = {}
-        for field in fields:
-            if field.type == "boxes":
-                boxes = self._value(batch, at, row, field.name)
-                moved[field.name] = [compiled.boxes_kept(boxes, height, width, **key) for key in keys]
-        return moved
-
-    def _moved_shapes(
-        self, batch: Batch, at: int, row: int, keys: list[dict[str, int]], kind: str, views: list[Any]
-    ) -> list[Any]:
-        """Transform the shapes of the boxes that each view has kept."""
-        compiled = cast("transforms.Compiled", self._compiled)
-        height, width = self._size(batch, at, row)
-        return [
-            compiled.shapes_kept(kind, shapes, height, width, **key) for shapes, key in zip(views, keys, strict=True)
-        ]
-
-    def _size(self, batch: Batch, at: int, row: int) -> tuple[int, int]:
-        """Return height and width of the first image of a sample."""
-        anchor = next(field.name for field in self._files.manifest.fields if field.type == "image")
-        renditions = batch.renditions[anchor][0]
-        height, width = renditions.height[at], renditions.width[at]
-        if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
-            raise CorruptDataset(
-                f"{self.row_name(row)}: height and width must be 1 to {MAX_SIDE}; the index has {height} and {width}"
-            )
-        return height, width
-
-    def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
-        try:
-            return batch.values[name][at]
-        except (ValueError, IndexError) as error:
-            raise CorruptDataset(f"{self.row_name(row)}: field {name!r}: {error}") from error
+    @cached_property
+    def _maker(self) -> SampleMaker:
+        return SampleMaker(self, self._compiled)
 
     def row_name(self, row: int) -> str:
         """Return the name of a row of the complete dataset for messages."""
@@ -305,6 +200,16 @@ class Dataset:
     def class_to_idx(self) -> dict[str, int] | None:
         classes = self._files.manifest.classes
         return None if classes is None else {name: label for label, name in enumerate(classes)}
+
+    @property
+    def keypoints(self) -> Mapping[str, Keypoints]:
+        """What the keypoints of fields are called and how they are connected, as far as the source knew it."""
+        return MappingProxyType(dict(self._files.manifest.keypoints))
+
+    @cached_property
+    def flip_pairs(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """For each field of keypoints with names: the left and right ones, which a mirrored image exchanges."""
+        return {name: each.flip_pairs for name, each in self._files.manifest.keypoints.items()}
 
     @property
     def fingerprint(self) -> str:
@@ -342,7 +247,7 @@ class Dataset:
         batch, at = self._files.index.locate(row)
         if field not in batch.values:
             raise KeyError(f"{field!r} must be a field of values; those are {', '.join(batch.values) or 'none'}")
-        return self._value(batch, at, row, field)
+        return read_value(self, Place(row, batch, at), field)
 
     @property
     def rows(self) -> npt.NDArray[np.int64] | None:
@@ -426,6 +331,7 @@ class Dataset:
         view = Dataset.__new__(type(self))
         chosen = Rows(rows if self._rows is None else self._rows.array[rows])
         view.__dict__.update(self.__dict__, _rows=chosen)
+        view.__dict__.pop("_maker", None)  # the partners of a sample are those of its view
         return view
 
     # Epochs and processes.
@@ -444,22 +350,32 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
+        kept = (
+            "location",
+            "storage_options",
+            "seed",
+            "color",
+            "transform",
+            "max_pixels",
+            "box_filter",
+            "_rows",
+            "_epochs",
+        )
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = _Files(self.path)
+        self._files = DatasetFiles(self.location, self.storage_options)
         if self.fingerprint != expected:
-            raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
+            raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
 
     # Integrity.
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        return verify(self.path, workers=workers)
+        return verify(self.location, workers=workers)
 
 
 def open_dataset(
@@ -469,11 +385,15 @@ def open_dataset(
     seed: int = 0,
     color: Literal["auto", "RGB", "keep"] = "auto",
     max_pixels: int = formats.MAX_PIXELS,
+    min_area: float = 1.0,
+    min_visibility: float = 0.0,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
-        path: The folder that `headrace build` made.
+        path: The folder that `headrace build` made, or its URL in an object store: `s3://bucket/photos.hr`, `gs://`,
+            `az://`, `http://`, `https://` or `hf://datasets/OWNER/NAME/photos.hr`.
         transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
             each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
             otherwise `[H, W]` or `[H, W, C]`, as decoded.
@@ -482,6 +402,19 @@ def open_dataset(
             `"RGB"` converts every image; `"keep"` keeps all as stored. Masks are never converted.
         max_pixels: Raise if more pixels than this would be decoded for one image. For formats that can decode a
             region, only the region counts.
+        min_area: Transforms remove boxes of which less than this many pixels remain.
+        min_visibility: Transforms remove boxes of which a smaller share than this remains, 0 to 1.
+        storage_options: Options of the object store, such as `{"endpoint": …, "region": …}`, and credentials that are
+            not in the environment. They are never shown or stored.
 
     """
-    return Dataset(path, transform=transform, seed=seed, color=color, max_pixels=max_pixels)
+    return Dataset(
+        path,
+        transform=transform,
+        seed=seed,
+        color=color,
+        max_pixels=max_pixels,
+        min_area=min_area,
+        min_visibility=min_visibility,
+        storage_options=storage_options,
+    )

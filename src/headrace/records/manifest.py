@@ -16,6 +16,7 @@ from typing import Any
 from headrace.errors import CorruptDataset, UnsupportedDataset
 from headrace.files import open_file, read_at, read_file
 from headrace.records.checksum import crc32c, to_hex
+from headrace.records.keypoints import Keypoints, read_keypoints
 from headrace.records.schema import ALIGNMENTS, MAX_ROWS, Field, make_fields
 
 MANIFEST = "dataset.json"
@@ -66,6 +67,7 @@ class Manifest:
     formats: Mapping[str, Mapping[str, int]]
     align: int = 64
     classes: tuple[str, ...] | None = None
+    keypoints: Mapping[str, Keypoints] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     skipped_count: int = 0
@@ -86,12 +88,14 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the file: one line per member and per shard, the checksum last."""
+        described = {name: each.to_json() for name, each in self.keypoints.items()}
         members: dict[str, Any] = {
             "headrace": "dataset",
             "version": VERSION,
             "samples": self.samples,
             "fields": {f.name: _field_json(f) for f in self.fields},
             "classes": self.classes,
+            **({"keypoints": described} if described else {}),
             "formats": self.formats,
             "align": self.align,
             "index": {
@@ -211,6 +215,7 @@ class Manifest:
             },
             align=align,
             classes=None if tree["classes"] is None else tuple(map(_text, _list(tree["classes"]))),
+            keypoints={_text(name): read_keypoints(given) for name, given in tree.get("keypoints", {}).items()},
             source=_read_source(tree["source"]),
             options=_plain(dict(tree["options"])),
             skipped_count=_count(tree["skipped"]["count"]),

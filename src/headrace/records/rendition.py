@@ -69,14 +69,19 @@ def decoder(code: int) -> formats.Format:
 
 
 def check_made_pixels(
-    form: formats.Format, shape: formats.ImageShape, transform: Any, keys: Iterable[Mapping[str, int]], max_pixels: int
+    form: formats.Format,
+    shape: formats.ImageShape,
+    transform: Any,
+    keys: Iterable[Mapping[str, int]],
+    max_pixels: int,
+    boxes: Any = None,
 ) -> None:
     """Raise ImageTooLarge, before decoding, if transforming an image would need more than `max_pixels`."""
     if shape.height * shape.width <= max_pixels:
         return
     n_pixels = shape.height * shape.width
     if form.can_decode_region:
-        passes = [each for key in keys for each in transform.passes(shape.height, shape.width, **key)]
+        passes = [each for key in keys for each in transform.passes(shape.height, shape.width, **key, boxes=boxes)]
         n_pixels = max(each["rows"][part] * each["columns"][part] for each in passes for part in ("size", "canvas"))
     if n_pixels > max_pixels:
         raise ImageTooLarge(

@@ -32,6 +32,8 @@ class Annotations:
     """Categories, images, and the text of each image's annotations."""
 
     categories: dict[int, str] = field(default_factory=dict)
+    keypoints: list[tuple[Any, Any]] = field(default_factory=list)
+    """The names and the skeleton of each category that has keypoints, as they are in the file."""
     images: dict[int, str] = field(default_factory=dict)
     """Image id → file name."""
     text: str = ""
@@ -76,7 +78,7 @@ class _Reader:
         position = self._expect("{", self._skip(0))
         found = self.found
         sections = {
-            "categories": partial(self._named, "category", found.categories, "name"),
+            "categories": self._category,
             "images": partial(self._named, "image", found.images, "file_name"),
             "annotations": self._annotation,
         }
@@ -118,6 +120,11 @@ class _Reader:
         if not isinstance(name, str) or number in names:
             self._fail(f"at character {start}: {what} {number} is a duplicate or has no {member}")
         names[number] = name
+
+    def _category(self, element: Any, start: int, end: int) -> None:
+        self._named("category", self.found.categories, "name", element, start, end)
+        if element.get("keypoints"):
+            self.found.keypoints.append((element["keypoints"], element.get("skeleton") or []))
 
     def _annotation(self, element: dict[str, Any], start: int, end: int) -> None:
         self.found.owners.append(self._id(element, "image_id", start))

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segmentations of COCO annotations as polygons, also those that are run-length encoded."""
+"""Segmentations of COCO annotations as polygons, also those that are run-length encoded; and their keypoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.errors import BadSource
+
+if TYPE_CHECKING:
+    from headrace.records.keypoints import Keypoints
 
 _MAX_RUNS = 1 << 20
 _MAX_SIDE = 65535
@@ -31,6 +34,34 @@ def polygons_of(segmentation: Any, where: str) -> list[list[float]]:
     if not all(len(polygon) % 2 == 0 and np.isfinite(polygon).all() for polygon in polygons):
         raise BadSource(f"{where}: a polygon of a segmentation must be x and y of each corner, all finite")
     return [polygon for polygon in polygons if len(polygon) >= 6]
+
+
+def keypoints_of(numbers: Any, where: str) -> list[float]:
+    """Return the keypoints of an object, x, y and visibility of each in turn; none if it has none."""
+    try:
+        keypoints = [float(number) for number in numbers or []]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadSource(f"{where}: keypoints must be numbers: {error}") from None
+    if len(keypoints) % 3 or not np.isfinite(keypoints).all():
+        raise BadSource(f"{where}: keypoints must be x, y and visibility of each, all finite")
+    return keypoints
+
+
+def keypoint_names(categories: list[tuple[Any, Any]], where: str) -> dict[str, Keypoints]:
+    """Return the names and the skeleton of the field `keypoints`; nothing if categories have different ones.
+
+    COCO counts the ends of a skeleton from 1.
+    """
+    from headrace.records.keypoints import read_keypoints  # noqa: PLC0415 - imports pyarrow
+
+    if any(each != categories[0] for each in categories):
+        return {}
+    names, skeleton = categories[0]
+    try:
+        edges = [[end - 1 for end in edge] for edge in skeleton]
+        return {"keypoints": read_keypoints({"names": names, "skeleton": edges})}
+    except (TypeError, ValueError) as error:
+        raise BadSource(f"{where}: the keypoints of a category: {error}") from None
 
 
 def _rectangles(encoded: dict[str, Any]) -> Iterator[list[float]]:

@@ -3,7 +3,8 @@
 
 The segmentation, area, crowd flag and id of each object are kept. They belong to the boxes: if a crop removes a box,
 they are removed too. A segmentation is a list of polygons, which move with the image; one that is run-length encoded
-becomes the rectangles of its runs. Images without objects are samples too. The order is that of the image ids, as in
+becomes the rectangles of its runs. Keypoints are a field if a category has them, as in `person_keypoints_*.json`; their
+names and skeleton are recorded. Images without objects are samples too. The order is that of the image ids, as in
 torchvision's CocoDetection.
 """
 
@@ -18,12 +19,14 @@ import numpy as np
 
 from headrace.errors import BadSource
 from headrace.sources import _coco_json as coco_json
-from headrace.sources._coco_shapes import polygons_of
+from headrace.sources._coco_shapes import keypoint_names, keypoints_of, polygons_of
 from headrace.sources._paths import Found, checked_relative, find, read_image
 from headrace.sources._types import Item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from headrace.records.keypoints import Keypoints
 
 _MAX_INT64 = 2**63 - 1
 
@@ -51,12 +54,16 @@ class CocoSource:
         "iscrowd": "list<int64> of boxes",
         "segmentation": "polygons of boxes",
     }
+    keypoints: Mapping[str, Keypoints] = {}
 
     def __init__(self, annotations: str | Path, images: str | Path | None = None) -> None:
         self._annotations = os.fspath(annotations)
         self._read: coco_json.Annotations | None = coco_json.read(self._annotations)
         categories = sorted(self._read.categories.items())
         self.classes = tuple(name for _, name in categories)
+        if self._read.keypoints:
+            self.fields = {**self.fields, "keypoints": "keypoints of boxes"}
+            self.keypoints = keypoint_names(self._read.keypoints, self._annotations)
         self._labels = {number: label for label, (number, _) in enumerate(categories)}
         first = next(iter(self._read.images.values()), None)
         if first is None:
@@ -85,7 +92,7 @@ class CocoSource:
         image_id, text = item.locator
         objects = json.loads(text)
         where = f"{self._annotations}, image {image_id}"
-        return {
+        sample = {
             "image": read_image(self._root, item.key, item.n_bytes),
             "boxes": (_corners(objects, where), self._labels_of(objects, where)),
             "image_id": image_id,
@@ -94,6 +101,9 @@ class CocoSource:
             "iscrowd": [int(_number(found, "iscrowd", where, 0)) for found in objects],
             "segmentation": [polygons_of(found.get("segmentation"), where) for found in objects],
         }
+        if "keypoints" in self.fields:
+            sample["keypoints"] = [keypoints_of(found.get("keypoints"), where) for found in objects]
+        return sample
 
     def _labels_of(self, objects: list[dict[str, Any]], where: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         numbers: list[Any] = [found.get("category_id") for found in objects]

@@ -55,6 +55,7 @@ class DatasetSource:
         fields = self._dataset.manifest.fields
         self._pixels = {field.name: field.type for field in fields if field.is_pixels}
         self.path, self.classes = self._dataset.path, self._dataset.classes
+        self.keypoints = self._dataset.keypoints
         self.fields = {field.name: field.declared for field in fields}
 
     def items(self) -> Iterator[Item]:

@@ -10,8 +10,10 @@ sample, operation, view), so every machine makes the same image. Masks and boxes
 interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
-    warps       RandomRotation, RandomAffine, RandomPerspective: all that follow each other are one resampling
+    warps       RandomRotation, RandomAffine, RandomPerspective, ElasticTransform: all that follow each other are one
+                resampling
     sizes       ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut
+    detection   RandomIoUCrop; Mosaic, the first of its list, combines four samples
     color       ColorJitter, Grayscale
     levels      AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness, GaussianBlur, GaussianNoise,
                 RandomChannelPermutation, JPEG
@@ -60,6 +62,9 @@ from headrace.transforms._photometric import (
 )
 from headrace.transforms._recipe import Recipe, from_json
 from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.detection._iou_crop import RandomIoUCrop
+from headrace.transforms.detection._mosaic import Mosaic
+from headrace.transforms.elastic import ElasticTransform
 from headrace.transforms.looking._single import Compose
 from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
 from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
@@ -75,6 +80,7 @@ __all__ = [
     "Compiled",
     "Compose",
     "CutMix",
+    "ElasticTransform",
     "Equalize",
     "GaussianBlur",
     "GaussianNoise",
@@ -84,6 +90,7 @@ __all__ = [
     "Letterbox",
     "MixUp",
     "MixUpCutMix",
+    "Mosaic",
     "MultiCrop",
     "Normalize",
     "OneOf",
@@ -98,6 +105,7 @@ __all__ = [
     "RandomChoice",
     "RandomCrop",
     "RandomErasing",
+    "RandomIoUCrop",
     "RandomOrder",
     "RandomPerspective",
     "RandomResizedCrop",

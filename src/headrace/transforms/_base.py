@@ -149,5 +149,26 @@ def interval(name: str, value: Any, low: float, high: float) -> tuple[float, flo
     return start, end
 
 
+MAX_KEYPOINTS = 1024
+
+
+def optional_pairs(name: str, value: Any) -> tuple[tuple[int, int], ...] | None:
+    """Return pairs of keypoints, of which each is in one pair at most, or None."""
+    if value is None:
+        return None
+    listed = value if is_sequence(value) else ()
+    if listed is not value or not all(is_sequence(each) and len(each) == 2 for each in listed):
+        raise ValueError(f"{name} must be pairs of numbers, as in [(1, 2), (3, 4)]; got {value!r}")
+    checked = tuple((_keypoint(name, one), _keypoint(name, other)) for one, other in listed)
+    numbers = [number for pair in checked for number in pair]
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"{name} must have each keypoint in one pair at most; got {value!r}")
+    return checked
+
+
+def _keypoint(name: str, value: Any) -> int:
+    return integer(name, value, 0, MAX_KEYPOINTS - 1)
+
+
 def probability(name: str, value: Any) -> float:
     return number(name, value, 0, 1)

@@ -22,9 +22,11 @@ from headrace.transforms._composition import (
     check_order,
 )
 from headrace.transforms._multicrop import MultiCrop
-from headrace.transforms.boxes import B, map_boxes
+from headrace.transforms.boxes import B, BoxFilter
+from headrace.transforms.detection._mosaic import PLACED, Mosaic
+from headrace.transforms.detection.canvas import N_TILES, MosaicTiles
+from headrace.transforms.detection.targets import Motion, Pairs
 from headrace.transforms.mixing import BatchTransform
-from headrace.transforms.points import move_keypoints, move_polygon_lists
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,6 +47,10 @@ class ViewGroup:
     n: int
     image: _core.Transform
     mask: _core.Transform
+    needs_boxes: bool = False
+    """Whether a crop depends on the boxes of its sample."""
+    flip_pairs: Pairs | None = None
+    """Keypoints that flips exchange, if the transforms say so."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,13 @@ class Compiled:
     groups: tuple[ViewGroup, ...] = field(repr=False, compare=False)
     """Views that are made alike; one group without `MultiCrop`."""
     mixes: tuple[BatchTransform, ...]
+    tiles: MosaicTiles | None = field(default=None, repr=False, compare=False)
+    """How the images of a `Mosaic` are made; None without one."""
+
+    @property
+    def needs_boxes(self) -> bool:
+        """Whether pixels depend on the boxes of their sample."""
+        return any(group.needs_boxes for group in self.groups)
 
     @property
     def views(self) -> int:
@@ -110,19 +123,19 @@ class Compiled:
         sample: int,
         view: int = 0,
         min_area: float = 1.0,
+        min_visibility: float = 0.0,
     ) -> tuple[B, npt.NDArray[np.bool_]]:
         """Apply the geometry of an image of this size to its boxes. Return the boxes and a mask of those kept.
 
-        Boxes are clipped to the visible part. Boxes with no area left, or less than `min_area` output pixels, are
-        dropped together with their labels.
+        Boxes are clipped to the visible part. Boxes with no area left, less than `min_area` output pixels, or less than
+        the share `min_visibility` of the moved box are dropped together with their labels.
         """
-        passes = self.group_of(view).image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
-        return map_boxes(boxes, passes, min_area)
+        motion = self.motion(height, width, seed=seed, epoch=epoch, sample=sample, view=view, corners=boxes.xyxy)
+        moved: tuple[B, npt.NDArray[np.bool_]] = motion.move_boxes(boxes, BoxFilter(min_area, min_visibility))
+        return moved
 
-    def shapes_kept(
+    def motion(
         self,
-        kind: str,
-        shapes: Sequence[Any],
         height: int,
         width: int,
         *,
@@ -130,14 +143,28 @@ class Compiled:
         epoch: int,
         sample: int,
         view: int = 0,
-    ) -> list[Any]:
-        """Apply the geometry of an image of this size to the "keypoints" or "polygons" of its boxes.
+        corners: Any = None,
+    ) -> Motion:
+        """Return what a view of an image of this size does to positions in it. `corners` are those of its boxes."""
+        group = self.group_of(view)
+        key = {"seed": seed, "epoch": epoch, "sample": sample, "view": view}
+        pairs = group.flip_pairs
+        if not group.needs_boxes or corners is None:
+            return Motion(group.image.passes(height, width, **key), flip_pairs=pairs)
+        given = np.ascontiguousarray(corners, np.float32).reshape(-1, 4)
+        left = np.frombuffer(group.image.boxes_left(height, width, given, **key), np.bool_)
+        return Motion(group.image.passes(height, width, **key, boxes=given), left, pairs)
 
-        Keypoints outside of the result get visibility 0. Polygons are cut to the visible part.
+    def motions(self, sizes: Sequence[tuple[int, int]], key: Mapping[str, int], corners: Sequence[Any]) -> list[Motion]:
+        """Return what a view does to positions in each image of a sample, given their heights and widths, and boxes.
+
+        A sample has one image, or those of its mosaic. `key` is what its draws depend on.
         """
-        passes = self.group_of(view).image.passes(height, width, seed=seed, epoch=epoch, sample=sample, view=view)
-        move: Callable[[Any, Any], list[Any]] = move_keypoints if kind == "keypoints" else move_polygon_lists
-        return move(shapes, passes)
+        if self.tiles is None:
+            return [self.motion(*sizes[0], **key, corners=corners[0])]
+        pairs = self.groups[0].flip_pairs
+        placed = zip(self.tiles.placed, sizes, strict=False)
+        return [Motion(tile.passes(*size, **key), flip_pairs=pairs) for tile, size in placed]
 
     def to_json(self, *, callables: bool = False) -> list[dict[str, Any]]:
         """Return the transforms as JSON.
@@ -193,7 +220,9 @@ def compile(  # noqa: A001
 
     shared: dict[str, Any] = {"layout": layout, "color": color, "max_pixels": max_pixels}
     groups = tuple(_group(n, inner, dtype=named, approximate_jpeg=approximate_jpeg, **shared) for n, inner in listed)
-    return Compiled(declared, per_sample, per_batch, named, layout, color, approximate_jpeg, max_pixels, groups, mixes)
+    tiles = _tiles(declared, approximate_jpeg=approximate_jpeg, **shared)
+    made = (named, layout, color, approximate_jpeg, max_pixels, groups, mixes, tiles)
+    return Compiled(declared, per_sample, per_batch, *made)
 
 
 def _views(declared: tuple[Transform, ...]) -> list[tuple[int, tuple[Transform, ...]]]:
@@ -217,7 +246,46 @@ def _group(
     image = _core.Transform(_operations(inner), **{**shared, **own})
     plain = {"dtype": None, "mean": None, "std": None, "mask": True, "color": "keep"}
     mask = _core.Transform(_operations(item.for_mask() for item in inner), **{**shared, **plain})
-    return ViewGroup(n, image, mask)
+    return ViewGroup(n, image, mask, any(name == "iou_crop" for name, _ in _operations(inner)), _flip_pairs(inner))
+
+
+def _tiles(
+    declared: tuple[Transform, ...], *, layout: str, color: str, max_pixels: int, approximate_jpeg: bool
+) -> MosaicTiles | None:
+    """Compile the parts of a `Mosaic`, which is the first transform if there is one."""
+    from headrace import _core  # noqa: PLC0415  # transforms can be described without loading the extension
+
+    del layout  # that of the batch: a tile is always HWC
+    first = declared[0] if declared else None
+    if not isinstance(first, Mosaic):
+        return None
+    shared: dict[str, Any] = {"dtype": None, "layout": "HWC", "mean": None, "std": None, "max_pixels": max_pixels}
+    after = _operations(item for item in declared[1:] if item.stage < BATCH_STAGE)
+
+    def part(number: int, color: str, *following: Operation, mask: bool = False) -> _core.Transform:
+        operations = [*(first.for_mask() if mask else first).part(number), *following]
+        return _core.Transform(operations, color=color, mask=mask, approximate_jpeg=approximate_jpeg, **shared)
+
+    return MosaicTiles(
+        first,
+        tuple(part(tile, color) for tile in range(N_TILES)),
+        tuple(part(tile, "keep", mask=True) for tile in range(N_TILES)),
+        tuple(part(PLACED + tile, color, *after) for tile in range(N_TILES)),
+    )
+
+
+def _flip_pairs(inner: tuple[Transform, ...]) -> Pairs | None:
+    """Return the pairs that flips name, also those inside other transforms."""
+    found: set[Pairs] = set()
+    waiting = list(inner)
+    for item in waiting:
+        waiting += [each for each in getattr(item, "transforms", ()) if isinstance(each, Transform)]
+        pairs = getattr(item, "flip_pairs", None)
+        if pairs is not None:
+            found.add(pairs)
+    if len(found) > 1:
+        raise ValueError(f"all flips must name the same flip_pairs; got {sorted(found)}")
+    return found.pop() if found else None
 
 
 def _check_mixed_dtype(mixes: tuple[BatchTransform, ...], made: str | None) -> None:

@@ -95,6 +95,8 @@ def check_order(transforms: tuple[Transform, ...]) -> None:
             raise ValueError(f"{name} must be the only declarative transform: move {type(other).__name__} into it")
         if position + 1 < len(transforms):
             after = transforms[position + 1]
+            if after.op == "mosaic":
+                raise ValueError(f"Mosaic must be the first transform; found {name} before it")
             if after.stage < item.stage or after.stage == item.stage == 1:  # one Normalize
                 raise ValueError(f"{name} must be the last {_LAST[item.stage]}; found {type(after).__name__} after it")
 
@@ -126,6 +128,8 @@ def view_transforms(owner: str, given: Any, *, nested: bool = False) -> tuple[Tr
             raise ValueError(f"{owner}: {type(item).__name__} cannot be nested; multiply their n instead")
         if item.stage == BATCH_STAGE:
             raise ValueError(f"{owner}: {type(item).__name__} mixes batches, not views")
+        if item.op == "mosaic":
+            raise ValueError(f"{owner}: Mosaic cannot be used with several views of a sample")
     return transforms
 
 

@@ -72,6 +72,7 @@ class RandomCrop(Transform):
             the crop.
         fill: Pixel value of the padding, on the scale of the image's own dtype.
         padding_mode: "constant" (the fill value), "edge" (repeat the border pixels) or "reflect" (mirror at them).
+        mask_fill: Value of the padding of a mask; None means `fill`.
 
     """
 
@@ -80,6 +81,7 @@ class RandomCrop(Transform):
     pad_if_needed: bool = False
     fill: float = 0
     padding_mode: str = "constant"
+    mask_fill: float | None = None
 
     op: ClassVar[str] = "random_crop"
 
@@ -90,6 +92,7 @@ class RandomCrop(Transform):
             pad_if_needed=arguments.flag("RandomCrop: pad_if_needed", self.pad_if_needed),
             fill=arguments.fill("RandomCrop: fill", self.fill),
             padding_mode=arguments.choice("RandomCrop: padding_mode", self.padding_mode, PADDING_MODES),
+            mask_fill=_mask_fill("RandomCrop", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
@@ -98,6 +101,9 @@ class RandomCrop(Transform):
         if self.padding is None:
             return (crop,)
         return (("pad", (*arguments.padding("padding", self.padding), *border)), crop)
+
+    def for_mask(self) -> Transform:
+        return self if self.mask_fill is None else replace(self, fill=self.mask_fill)
 
 
 @dataclass(frozen=True)
@@ -143,14 +149,26 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class HorizontalFlip(Transform):
-    """Flip left and right with probability `p`."""
+    """Flip left and right with probability `p`.
+
+    Args:
+        p: Probability of a flip.
+        flip_pairs: Pairs of keypoints, by their numbers from 0, that are exchanged if the image is mirrored, such as
+            the left and the right eye: `[(1, 2), (3, 4)]`. None uses those that the dataset records; `()` exchanges
+            none. Two flips of a sample, or one and a vertical one, mirror nothing.
+
+    """
 
     p: float = 0.5
+    flip_pairs: Sequence[Sequence[int]] | None = None
 
     op: ClassVar[str] = "horizontal_flip"
 
     def __post_init__(self) -> None:
-        self._set(p=arguments.probability("HorizontalFlip: p", self.p))
+        self._set(
+            p=arguments.probability("HorizontalFlip: p", self.p),
+            flip_pairs=arguments.optional_pairs("HorizontalFlip: flip_pairs", self.flip_pairs),
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         return (("horizontal_flip", (self.p,)),)
@@ -158,14 +176,26 @@ class HorizontalFlip(Transform):
 
 @dataclass(frozen=True)
 class VerticalFlip(Transform):
-    """Flip top and bottom with probability `p`."""
+    """Flip top and bottom with probability `p`.
+
+    Args:
+        p: Probability of a flip.
+        flip_pairs: Pairs of keypoints, by their numbers from 0, that are exchanged if the image is mirrored, such as
+            the left and the right eye: `[(1, 2), (3, 4)]`. None uses those that the dataset records; `()` exchanges
+            none. Two flips of a sample, or one and a vertical one, mirror nothing.
+
+    """
 
     p: float = 0.5
+    flip_pairs: Sequence[Sequence[int]] | None = None
 
     op: ClassVar[str] = "vertical_flip"
 
     def __post_init__(self) -> None:
-        self._set(p=arguments.probability("VerticalFlip: p", self.p))
+        self._set(
+            p=arguments.probability("VerticalFlip: p", self.p),
+            flip_pairs=arguments.optional_pairs("VerticalFlip: flip_pairs", self.flip_pairs),
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         return (("vertical_flip", (self.p,)),)
@@ -177,14 +207,16 @@ class Pad(Transform):
 
     Args:
         padding: Border width: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
-        fill: Pixel value of a constant border, on the scale of the image's own dtype. Masks get the same value.
+        fill: Pixel value of a constant border, on the scale of the image's own dtype.
         padding_mode: "constant" (the fill value), "edge" (repeat the border pixels) or "reflect" (mirror at them).
+        mask_fill: Value of a constant border of a mask; None means `fill`.
 
     """
 
     padding: int | Sequence[int]
     fill: float = 0
     padding_mode: str = "constant"
+    mask_fill: float | None = None
 
     op: ClassVar[str] = "pad"
 
@@ -193,8 +225,16 @@ class Pad(Transform):
             padding=arguments.padding("Pad: padding", self.padding),
             fill=arguments.fill("Pad: fill", self.fill),
             padding_mode=arguments.choice("Pad: padding_mode", self.padding_mode, PADDING_MODES),
+            mask_fill=_mask_fill("Pad", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
         widths = arguments.padding("padding", self.padding)
         return (("pad", (*widths, self.fill, PADDING_MODES.index(self.padding_mode))),)
+
+    def for_mask(self) -> Transform:
+        return self if self.mask_fill is None else replace(self, fill=self.mask_fill)
+
+
+def _mask_fill(owner: str, value: float | None) -> float | None:
+    return None if value is None else arguments.fill(f"{owner}: mask_fill", value)

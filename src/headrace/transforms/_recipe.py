@@ -43,6 +43,9 @@ from headrace.transforms._photometric import (
     Solarize,
 )
 from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.detection._iou_crop import RandomIoUCrop
+from headrace.transforms.detection._mosaic import Mosaic
+from headrace.transforms.elastic import ElasticTransform
 from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
 from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
 
@@ -58,8 +61,9 @@ _KINDS: dict[str, type[Transform]] = {
         *(AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness),
         *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment, AugMix),
         *(GaussianBlur, GaussianNoise, RandomChannelPermutation, JPEG),
-        *(RandomRotation, RandomAffine, RandomPerspective),
+        *(RandomRotation, RandomAffine, RandomPerspective, ElasticTransform),
         *(ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut),
+        *(RandomIoUCrop, Mosaic),
     )
 }
 
@@ -83,6 +87,7 @@ class Recipe:
     layout: str = "CHW"
     color: str = "auto"
     min_area: float = 1.0
+    min_visibility: float = 0.0
     approximate_jpeg: bool = False
     selection: str | None = None
     """Digest of `indices` or `weights`, if given. A process without them cannot reproduce the batches."""
@@ -100,6 +105,7 @@ class Recipe:
             "layout": arguments.choice("layout", self.layout, LAYOUTS),
             "color": arguments.choice("color", self.color, COLORS),
             "min_area": arguments.number("min_area", self.min_area, 0, 2**48),
+            "min_visibility": arguments.number("min_visibility", self.min_visibility, 0, 1),
             "approximate_jpeg": arguments.flag("approximate_jpeg", self.approximate_jpeg),
             "fingerprint": _digest("fingerprint", self.fingerprint),
             "selection": None if self.selection is None else _digest("selection", self.selection),

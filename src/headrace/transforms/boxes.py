@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import TransformError
-from headrace.transforms.points import move_polygons
+from headrace.transforms import _base as arguments
+from headrace.transforms.points import move_points, move_polygons
 
 
 class BoxesLike(Protocol):
@@ -25,21 +26,52 @@ class BoxesLike(Protocol):
 
 B = TypeVar("B", bound=BoxesLike)
 
+_ROUNDING = 1e-6  # by which a box that is visible entirely may seem smaller than it is
 
-def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) -> tuple[B, npt.NDArray[np.bool_]]:
-    """Move boxes as the passes move pixels, clip them to the visible image, and drop those below `min_area`.
+
+class BoxFilter(NamedTuple):
+    """Which boxes are large enough to stay after their image was transformed."""
+
+    min_area: float = 1.0
+    """Pixels that must remain of a box."""
+    min_visibility: float = 0.0
+    """Share of a moved box, before it is clipped, that must remain of it."""
+
+    def replaced(self, min_area: Any, min_visibility: Any) -> BoxFilter:
+        """Return the filter with these numbers, checked; None keeps the present one."""
+        given = {"min_area": (min_area, 2**48), "min_visibility": (min_visibility, 1)}
+        chosen = {name: each for name, each in given.items() if each[0] is not None}
+        return self._replace(**{name: arguments.number(name, each, 0, most) for name, (each, most) in chosen.items()})
+
+
+DEFAULT_FILTER = BoxFilter()
+
+
+def map_boxes(
+    boxes: B,
+    passes: Sequence[Mapping[str, Any]],
+    keep: BoxFilter = DEFAULT_FILTER,
+    left: npt.NDArray[np.bool_] | None = None,
+) -> tuple[B, npt.NDArray[np.bool_]]:
+    """Move boxes as the passes move pixels, clip them to the visible image, and drop those that are too small.
 
     Return the boxes with their labels, and a mask of the given boxes that were kept. Padding that repeats pixels of
-    the image does not repeat boxes.
+    the image does not repeat boxes. `left` is a mask of those that a crop has left.
     """
-    corners = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
-    for each in passes:
-        if each.get("warp") is not None:
-            corners = _enclosing(corners, each)
-            continue
+    given = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
+    corners = given
+    first = next((k for k, each in enumerate(passes) if each.get("warp") is not None), len(passes))
+    for each in passes[:first]:
         corners = np.stack([_along(corners[..., 0], each["columns"]), _along(corners[..., 1], each["rows"])], axis=-1)
+    if first < len(passes):
+        corners = _enclosing(corners, passes[first:])
     width, height = (corners[:, 1] - corners[:, 0]).T
-    kept = (width > 0) & (height > 0) & (width * height >= min_area)
+    area = width * height
+    kept = (width > 0) & (height > 0) & (area >= keep.min_area)
+    if left is not None:
+        kept &= left
+    if keep.min_visibility > 0:
+        kept &= area >= keep.min_visibility * (1 - _ROUNDING) * _whole_area(given, passes)
     xyxy = corners[kept].reshape(-1, 4).astype(np.float32)
     return type(boxes)(xyxy, np.asarray(boxes.labels)[kept]), kept  # type: ignore[call-arg]
 
@@ -53,14 +85,27 @@ def keep_elements(values: Sequence[Any] | npt.NDArray[Any], kept: npt.NDArray[np
     return values[kept] if isinstance(values, np.ndarray) else list(compress(values, kept))
 
 
-def _enclosing(corners: npt.NDArray[np.float64], each: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Return the corners `[N, 2, 2]` of the smallest boxes around what a pass that warps shows of boxes."""
+def _enclosing(corners: npt.NDArray[np.float64], passes: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.float64]:
+    """Return the corners `[N, 2, 2]` of the smallest boxes around what the passes show of boxes.
+
+    Outlines are moved through all passes: a box around a box of each pass would grow with every one.
+    """
     (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
     outlines = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=-1).reshape(-1, 4, 2)
-    moved, kept = move_polygons(outlines, [each])
-    canvas = each["columns"]["canvas"], each["rows"]["canvas"]
+    moved, kept = move_polygons(outlines, passes)
+    canvas = passes[-1]["columns"]["canvas"], passes[-1]["rows"]["canvas"]
     enclosing = np.clip(np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1), 0, canvas)
     return np.where(kept[:, None, None], enclosing, 0.0)
+
+
+def _whole_area(corners: npt.NDArray[np.float64], passes: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.float64]:
+    """Return the areas of the boxes around the moved corners of boxes `[N, 2, 2]`; infinite behind a horizon."""
+    (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
+    outlines = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=-1).reshape(-1, 2)
+    moved = move_points(outlines, passes)[0].reshape(-1, 4, 2)
+    width, height = (moved.max(axis=1) - moved.min(axis=1)).T  # not a number behind a horizon
+    area: npt.NDArray[np.float64] = np.nan_to_num(width * height, nan=np.inf)
+    return area
 
 
 def _along(ends: npt.NDArray[np.float64], axis: Mapping[str, Any]) -> npt.NDArray[np.float64]:

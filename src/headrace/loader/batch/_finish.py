@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from headrace.loader._options import Options
 from headrace.loader._threads import StopSign
@@ -16,9 +18,8 @@ from headrace.loader.batch.output import Output, as_tensors
 from headrace.loader.pixels._engine import PixelSource, Rows, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
-from headrace.records.schema import SHAPE_TYPES
 from headrace.transforms import Compiled
-from headrace.transforms.boxes import keep_elements
+from headrace.transforms.detection.targets import Targets, join_targets
 from headrace.transforms.mixing import Mixer
 
 REPEAT = "_repeat"
@@ -33,8 +34,9 @@ class Finisher:
         self._dataset, self._compiled, self._output = dataset, compiled, output
         self._seed, self.meters, self._collate_fn = seed, meters, options.collate_fn
         self._gather = dataset.gather
-        self._fields, self._min_area = options.fields, options.min_area
+        self._fields, self._box_filter = options.fields, options.box_filter
         types = self._types = dataset.fields
+        self._flip_pairs = dataset.flip_pairs
         self._pixel_names = pixel_fields(dataset, options.fields)
         self._image = next((name for name, kind in types.items() if kind == "image"), None)
         self._owners = {field.name: field.of for field in dataset.manifest.fields if field.of}
@@ -57,8 +59,8 @@ class Finisher:
             loaded = {name: types[name] for name in options.fields}
             self._mixer = Mixer(compiled.mixes, loaded, dataset.classes, layout=options.layout)
         self._threads = options.threads
-        self.takes_long = self._by_sample or bool(compiled.per_batch) or self._mixer is not None
-        """Whether user functions or mixing run for each batch, which is worth a thread of its own."""
+        self.takes_long = self._by_sample or bool(compiled.per_batch or compiled.tiles) or self._mixer is not None
+        """Whether user functions, mixing or mosaics run for each batch, which is worth a thread of its own."""
 
     def finish(self, draft: Draft, source: PixelSource, stop: StopSign) -> Any:
         """Return the batch, collated by `collate_fn` if there is one, before the functions of a batch."""
@@ -95,47 +97,57 @@ class Finisher:
         return batch
 
     def _moved(self, values: dict[str, Any], rows: Rows, epoch: int) -> dict[str, Any]:
-        """Return the boxes moved with their image, and the lists that belong to boxes without removed elements."""
+        """Return the boxes moved with their image, and what belongs to them, without removed elements."""
+        parts = self._rows_of_images(rows, epoch)
+        numbers = np.array([row for each in parts for row in each], np.int64)
+        columns = self._gather.pixel_columns(str(self._image), 0, numbers)
+        sizes = list(zip(columns["height"].tolist(), columns["width"].tolist(), strict=True))
+        ends: list[int] = np.cumsum([len(each) for each in parts], dtype=np.int64).tolist()
+        spans = list(zip([0, *ends[:-1]], ends, strict=True)) if len(rows) else []
         moved: dict[str, Any] = {}
         for name in self._boxes:
-            boxes = values[name] if name in values else self._gather.values(name, rows)
-            views = self._moved_boxes(boxes, rows, epoch)
-            if name in values:
-                moved[name] = [_single([boxes for boxes, _ in sample]) for sample in views]
-            for follower, given in values.items():
-                if self._owners.get(follower) == name:
-                    left = [
-                        [keep_elements(elements, kept) for _, kept in sample]
-                        for elements, sample in zip(given, views, strict=True)
-                    ]
-                    if self._types[follower] in SHAPE_TYPES:
-                        left = self._moved_shapes(self._types[follower], left, rows, epoch)
-                    moved[follower] = list(map(_single, left))
-        return moved
-
-    def _moved_shapes(self, kind: str, shapes: list[list[Any]], rows: Rows, epoch: int) -> list[list[Any]]:
-        """Return the shapes of each sample and view moved with their image."""
-        columns = self._gather.pixel_columns(str(self._image), 0, rows)
-        sizes = zip(columns["height"].tolist(), columns["width"].tolist(), rows.tolist(), strict=True)
-        move = self._compiled.shapes_kept
-        return [
-            [
-                move(kind, given, height, width, seed=self._seed, epoch=epoch, sample=row, view=view)
-                for view, given in enumerate(views)
+            followers = [field for field in values if self._owners.get(field) == name]
+            targets = self._targets(name, followers, values, numbers, has_partners=len(numbers) != len(rows))
+            samples = [
+                self._moved_views(targets[begin:end], sizes[begin:end], {"sample": row, "epoch": epoch})
+                for row, (begin, end) in zip(rows.tolist(), spans, strict=True)
             ]
-            for views, (height, width, row) in zip(shapes, sizes, strict=True)
-        ]
-
-    def _moved_boxes(self, boxes: Iterable[Any], rows: Rows, epoch: int) -> list[list[tuple[Any, Any]]]:
-        """Return for each sample and view its (boxes, indices of the boxes that were kept)."""
-        columns = self._gather.pixel_columns(str(self._image), 0, rows)
-        heights, widths = columns["height"].tolist(), columns["width"].tolist()
-        moved = []
-        for given, height, width, row in zip(boxes, heights, widths, rows.tolist(), strict=True):
-            key = {"seed": self._seed, "epoch": epoch, "sample": row, "min_area": self._min_area}
-            views = range(self._compiled.views)
-            moved.append([self._compiled.boxes_kept(given, height, width, **key, view=view) for view in views])
+            if name in values:
+                moved[name] = [_single([view.boxes for view in views]) for views in samples]
+            for field in followers:
+                moved[field] = [_single([view.lists[field] for view in views]) for views in samples]
         return moved
+
+    def _rows_of_images(self, rows: Rows, epoch: int) -> list[list[int]]:
+        """Return the rows that each sample is made of: its own, and those of its partners in a mosaic."""
+        tiles = self._compiled.tiles
+        if tiles is None:
+            return [[row] for row in rows.tolist()]
+        happens, positions = tiles.partners(rows, len(self._dataset), seed=self._seed, epoch=epoch)
+        partners = self._gather.rows(positions.reshape(-1)).reshape(positions.shape)
+        return [[row, *(partners[at].tolist() if happens[at] else ())] for at, row in enumerate(rows.tolist())]
+
+    def _targets(
+        self, name: str, followers: Sequence[str], values: dict[str, Any], rows: Rows, *, has_partners: bool
+    ) -> list[Targets]:
+        """Return a field of boxes, and what belongs to them, of each row."""
+        known: dict[str, Any] = {} if has_partners else values  # those of a batch are those of its own rows
+        columns = {each: known.get(each) for each in (name, *followers)}
+        read = {each: self._gather.values(each, rows) if column is None else column for each, column in columns.items()}
+        return [Targets(boxes, {each: read[each][at] for each in followers}) for at, boxes in enumerate(read[name])]
+
+    def _moved_views(self, parts: list[Targets], sizes: list[tuple[int, int]], key: dict[str, int]) -> list[Targets]:
+        """Return the targets of each view of a sample, from those of the images that it is made of."""
+        corners = [part.boxes.xyxy for part in parts]
+        views = []
+        for view in range(self._compiled.views):
+            motions = self._compiled.motions(sizes, {"seed": self._seed, "view": view, **key}, corners)
+            moved = [
+                motion.move(part, self._types, self._box_filter, self._flip_pairs)
+                for part, motion in zip(parts, motions, strict=True)
+            ]
+            views.append(join_targets(moved))
+        return views
 
     def _finish_by_field(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any]) -> dict[str, Any]:
         batch: dict[str, Any] = {}

@@ -19,11 +19,15 @@ from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Columns of the index for the rows of a batch, by name."""
 Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
 """The samples of a batch: (rows of the dataset, which of them are repeats or None)."""
 Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]] | tuple[Any, ...]
 """A field of a batch: one array if all samples have one shape, else one array per sample. With `MultiCrop`, a tuple of
 these, one for each group of views."""
+FieldPart: TypeAlias = tuple[str, list[tuple[_core.Transform, int]], Rows]
+"""What one array of a batch is made of: (field, transforms and their numbers of views, rows of the dataset)."""
 
 
 class PixelBatch(Protocol):
@@ -105,23 +109,34 @@ class EngineSource:
     """
 
     def __init__(
-        self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
+        self,
+        dataset: Dataset,
+        names: Sequence[str],
+        compiled: Compiled,
+        *,
+        seed: int,
+        options: Options,
+        shards: list[tuple[str, int]] | None = None,
     ) -> None:
+        """Start it. `shards` are other files to read than those of the dataset, for `submit_columns`."""
         self._seed = seed
         self._names = tuple(names)
         self._gather = dataset.gather
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
+        boxes = [name for name, kind in dataset.fields.items() if kind == "boxes"]
+        self._boxes = boxes[0] if compiled.needs_boxes else None  # exactly one: check_fields
         self._groups = {name: compiled.core_groups(dataset.fields[name]) for name in self._names}
-        shards = [
-            (str(dataset.path / shard_name(number)), shard.n_bytes)
-            for number, shard in enumerate(dataset.manifest.shards)
-        ]
+        identity = dataset.manifest.identity if shards is None else None
+        if shards is None:
+            shards = [
+                (str(dataset.path / shard_name(number)), shard.n_bytes)
+                for number, shard in enumerate(dataset.manifest.shards)
+            ]
         # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
         # whenever it opens a shard.
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
         }
-        identity = dataset.manifest.identity
         self._engine = _core.Engine(
             shards,
             threads=options.num_workers,
@@ -139,13 +154,36 @@ class EngineSource:
 
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Submit a batch, with one call for all its samples. Returns at once."""
+        return self.submit_parts([(name, self._groups[name], rows) for name in names or self._names], rows, epoch)
+
+    def submit_parts(self, parts: Sequence[FieldPart], rows: Rows, epoch: int) -> PixelBatch:
+        """Submit a batch whose images may be those of other rows; the draws are those of `rows`."""
         columns = self._gather.pixel_columns
         fields = [
-            (self._groups[name], [columns(name, number, rows) for number in self._renditions[name]])
-            for name in names or self._names
+            (groups, [columns(name, number, stored) for number in self._renditions[name]])
+            for name, groups, stored in parts
         ]
-        batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
+        return self._submit(fields, rows, epoch)
+
+    def submit_columns(self, columns: Sequence[list[Columns]], rows: Rows, epoch: int) -> PixelBatch:
+        """Submit a batch whose images are where these columns say, for each field and rendition."""
+        return self._submit([*zip(self._groups.values(), columns, strict=True)], rows, epoch)
+
+    def _submit(self, fields: list[Any], rows: Rows, epoch: int) -> PixelBatch:
+        boxes = None if self._boxes is None else self._boxes_of(rows)
+        batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch, boxes=boxes)
         return InlineBatch(batch, self._engine) if self._inline else batch
+
+    def _boxes_of(self, rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the boxes of samples, for crops that depend on them: (the end of each sample's, all corners)."""
+        corners = [each.xyxy.reshape(-1, 4) for each in self._gather.values(str(self._boxes), rows)]
+        ends = np.cumsum([len(each) for each in corners], dtype=np.int64)
+        return ends, np.ascontiguousarray(np.concatenate([np.empty((0, 4)), *corners]), np.float32)
+
+    def memory(self, n_bytes: int) -> npt.NDArray[np.uint8]:
+        """Return memory of the pool, which is used again when the last view of it is gone."""
+        block: npt.NDArray[np.uint8] = self._engine.memory(n_bytes)
+        return block
 
     def stats(self) -> dict[str, Any]:
         stats = self._engine.stats()

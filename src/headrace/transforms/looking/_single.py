@@ -65,6 +65,8 @@ def apply_to_image(
 @lru_cache(maxsize=64)
 def _compiled(transforms: tuple[Transform, ...]) -> Compiled:
     compiled = compile(transforms, layout="HWC", color="keep")
+    if compiled.tiles is not None:
+        raise TypeError("Mosaic needs further samples: use it in headrace.Loader or headrace.open")
     if compiled.mixes:
         raise TypeError(f"{type(compiled.mixes[0]).__name__} needs a batch: call it with images and labels")
     return compiled

@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 def parse_transforms(text: str | bytes) -> tuple[Transform, ...]:
-    """Return the transforms of a recipe, or of a JSON list of transforms. Transforms of batches are omitted."""
+    """Return the transforms of a recipe or a JSON list of them, without those of batches and `Mosaic`."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -42,7 +42,7 @@ def parse_transforms(text: str | bytes) -> tuple[Transform, ...]:
     if not isinstance(listed, list):
         raise ValueError("a recipe must be an object with the member transforms, or a list of transforms")
     made = tuple(map(from_json, listed))
-    return tuple(item for item in made if item.stage < BATCH_STAGE)
+    return tuple(item for item in made if item.stage < BATCH_STAGE and item.op != "mosaic")
 
 
 def make_preview(
@@ -66,8 +66,9 @@ def make_preview(
 
 
 def _made(compiled: Compiled, sample: Sample, cell: int, key: dict[str, int]) -> Image.Image:
-    pixels: Any = compiled.group_of(key["view"]).image.apply(sample.image, **key)
     boxes = sample.boxes
+    corners = None if boxes is None else np.ascontiguousarray(boxes.xyxy, np.float32)
+    pixels: Any = compiled.group_of(key["view"]).image.apply(sample.image, **key, boxes=corners)
     if boxes is not None:
         boxes, _ = compiled.boxes_kept(boxes, *sample.image.shape[:2], **key)
     return _shown(pixels, _normalize(compiled, key["view"]), boxes, cell)
