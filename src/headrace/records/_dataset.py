@@ -27,7 +27,7 @@ from headrace.records.index.columns import Batch
 from headrace.records.index.gather import Gather, Places
 from headrace.records.index.reading import Index
 from headrace.records.manifest import INDEX, Manifest, shard_name
-from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
+from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder, read_tensor
 from headrace.records.schema import (
     COLOR_DTYPE_CODES,
     FORMAT_CODES,
@@ -38,6 +38,7 @@ from headrace.records.schema import (
     stored_format,
 )
 from headrace.records.shards import ShardFiles
+from headrace.tensors import StoredTensor, TensorType
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
@@ -174,7 +175,7 @@ class Dataset:
         pixels = {field.name: self._pixels(batch, at, row, field, keys) for field in fields if field.is_pixels}
         moved = self._moved_boxes(batch, at, row, keys)
         for field in fields:
-            value = pixels[field.name] if field.is_pixels else self._value(batch, at, row, field.name)
+            value = pixels[field.name] if field.is_pixels else self._plain_value(row, field.name)
             if field.name in moved or field.of in moved:
                 views = moved[field.of or field.name]
                 value = [keep_elements(value, kept) if field.of else boxes for boxes, kept in views]
@@ -271,6 +272,8 @@ class Dataset:
 
     def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
         try:
+            if name in batch.tensors:
+                return read_tensor(self._files.shards, TensorType.parse(self.fields[name]), batch.tensors[name], at)
             return batch.values[name][at]
         except (ValueError, IndexError) as error:
             raise CorruptDataset(f"{self.row_name(row)}: field {name!r}: {error}") from error
@@ -338,8 +341,18 @@ class Dataset:
         """Return the value of a field that is not an image or mask, without decoding anything."""
         return self._plain_value(self._row(index), field)
 
+    def tensor(self, index: int, field: str) -> StoredTensor:
+        """Return the stored bytes of a tensor and their type. `array()` of it is the tensor."""
+        row = self._row(index)
+        batch, at = self._files.index.locate(row)
+        if field not in batch.tensors:
+            raise KeyError(f"{field!r} must be a field of tensors; those are {', '.join(batch.tensors) or 'none'}")
+        return cast("StoredTensor", self._value(batch, at, row, field))
+
     def _plain_value(self, row: int, field: str) -> Any:
         batch, at = self._files.index.locate(row)
+        if field in batch.tensors:
+            return self._value(batch, at, row, field).array()
         if field not in batch.values:
             raise KeyError(f"{field!r} must be a field of values; those are {', '.join(batch.values) or 'none'}")
         return self._value(batch, at, row, field)

@@ -17,6 +17,7 @@ from headrace.sources.dataset import DatasetSource, is_dataset
 from headrace.sources.folder import ClassFolderSource, FolderSource
 from headrace.sources.iterable import IterableSource
 from headrace.sources.parquet import ParquetSource
+from headrace.sources.scientific.npy import NpySource
 from headrace.sources.segmentation import SegmentationSource
 from headrace.sources.webdataset import WebDatasetSource
 
@@ -31,6 +32,7 @@ __all__ = [
     "FolderSource",
     "Item",
     "IterableSource",
+    "NpySource",
     "ParquetSource",
     "SegmentationSource",
     "Source",

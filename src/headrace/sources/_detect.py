@@ -12,12 +12,13 @@ from headrace.errors import BadSource, HeadraceError
 from headrace.sources import _splits, _tar, cityscapes, coco, dataset, folder, iterable, parquet, segmentation
 from headrace.sources import webdataset as wds
 from headrace.sources._paths import folders, has_images, is_image_name, matching_files
+from headrace.sources.scientific import npy
 
 if TYPE_CHECKING:
     from headrace.records import Dataset
     from headrace.sources._types import Source
 
-_PATH_KINDS = ("folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset")
+_PATH_KINDS = ("folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset", "npy")
 KINDS = ("auto", *_PATH_KINDS, "iterable")
 _ARCHIVES = {"webdataset": _tar.SUFFIXES, "parquet": (".parquet",)}
 _ANNOTATIONS = ("annotations/instances_*.json", "instances_*.json", "_annotations.coco.json")
@@ -90,10 +91,11 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
         "coco": lambda: coco.CocoSource(_annotations(path, split)),
         "cityscapes": lambda: _cityscapes(path, split),
         "dataset": lambda: dataset.DatasetSource(path, split=split),
+        "npy": lambda: npy.NpySource(path),
     }
     if kind not in openers:
         raise BadSource(f"a source of kind {kind!r} must be an iterable of dicts; got a path")
-    if split is not None and kind in ("folder", "classes"):
+    if split is not None and kind in ("folder", "classes", "npy"):
         raise BadSource(f"{path} has no split {split!r}: it has no folder of that name")
     if mask_suffix is not None and kind != "segmentation":
         raise BadSource(f"mask_suffix needs a source of kind 'segmentation'; got {kind!r}")
@@ -199,6 +201,8 @@ def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
 
 
 def _detect_folder(path: Path) -> str:
+    if npy.holds_tensors(path):
+        return "npy"
     if _holds_files(path):
         return "folder"
     with_images = [name for name in folders(str(path)) if has_images(str(path), name)]

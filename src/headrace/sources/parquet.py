@@ -2,32 +2,39 @@
 """Parquet with images in a column, as Hugging Face datasets are published.
 
 An image column is a struct of `bytes` and `path`, or binary whose values are image files. Integers and booleans become
-int64, floats float32 (doubles are rounded), text str, and flat lists of these become lists. Other nested values and
-dates become JSON text. Class names are read from the Hugging Face schema, if the file has one.
+int64, floats float32 (doubles are rounded), text str, and flat lists of these become lists. Lists of a fixed size,
+nested or not, and Hugging Face's Array2D to Array5D are tensors, with every bit. Other nested values and dates become
+JSON text. Class names are read from the Hugging Face schema, if the file has one.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from headrace import formats
 from headrace.errors import BadSource
 from headrace.sources._paths import require_file
 from headrace.sources._types import MAX_FILE_BYTES, Item, PerThread, encoded, field_name
+from headrace.tensors import DTYPES, TensorType, is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 _ROWS_AT_ONCE = 16  # limits memory: a row group may hold gigabytes of images
 _READ_AHEAD = 2**20
 _MAX_GROUP_ROWS = 2**30  # more is a forged count
+_ARRAY = re.compile("Array[2-5]D")
 _MASK_WORDS = ("mask", "seg", "annotation", "label")
 
 
@@ -46,8 +53,10 @@ class ParquetSource:
         features = _features(schema)
         self._columns = _columns(self._first, schema, features)
         self.fields = {name: kind for name, (_, kind) in self._columns.items()}
-        if "image" not in self.fields.values():
-            raise BadSource(f"{self._first} has no image column; its columns are {', '.join(schema.names)}")
+        if not any(kind == "image" or is_tensor(kind) for kind in self.fields.values()):
+            raise BadSource(
+                f"{self._first} has no column of images or tensors; its columns are {', '.join(schema.names)}"
+            )
         self.classes = _class_names(features)
 
     def items(self) -> Iterator[Item]:
@@ -178,11 +187,11 @@ def _columns(path: str, schema: pa.Schema, features: dict[str, Any]) -> dict[str
         name = field_name(column.name)
         if name in columns:
             raise BadSource(f"{path} has two columns for the field {name!r}; rename one")
-        columns[name] = (column.name, _type(path, column, is_image=is_image))
+        columns[name] = (column.name, _type(path, column, feature, is_image=is_image))
     return columns
 
 
-def _type(path: str, column: pa.Field, *, is_image: bool) -> str:
+def _type(path: str, column: pa.Field, feature: Any, *, is_image: bool) -> str:
     import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
 
     kind = column.type
@@ -196,10 +205,43 @@ def _type(path: str, column: pa.Field, *, is_image: bool) -> str:
         )
     if is_binary:
         return "bytes"
+    if tensor := _tensor_type(kind, feature):
+        return tensor
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = _scalar_type(kind.value_type)
         return f"list<{element}>" if element else "str"
     return _scalar_type(kind) or "str"
+
+
+def _tensor_type(kind: pa.DataType, feature: Any) -> str | None:
+    """Return the type of a column of tensors; None if it has other values."""
+    import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
+
+    shape: list[int] = []
+    while pa.types.is_fixed_size_list(kind):
+        shape.append(kind.list_size)
+        kind = kind.value_type
+    dtype = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    if isinstance(feature, dict) and _ARRAY.fullmatch(str(feature.get("_type"))):
+        dtype, shape = str(feature.get("dtype")), list(feature.get("shape") or ())
+        if not all(isinstance(side, int) for side in shape):
+            return None  # the first side may vary
+    try:
+        return str(TensorType.of(dtype, tuple(shape))) if shape else None
+    except ValueError:
+        return None
+
+
+def _numbers(value: Any, kind: str, where: str) -> npt.NDArray[Any]:
+    """Return the numbers of nested lists as a tensor of this type."""
+    wanted = TensorType.parse(kind)
+    try:
+        numbers = np.array(value, DTYPES[wanted.dtype])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadSource(f"{where}, must be {wanted}: {error}") from None
+    if numbers.shape != wanted.shape:
+        raise BadSource(f"{where}, must have the shape {list(wanted.shape)}; got {list(numbers.shape)}")
+    return numbers
 
 
 def _scalar_type(kind: pa.DataType) -> str | None:
@@ -234,6 +276,8 @@ def _value(scalar: pa.Scalar[Any], kind: str, where: str) -> object:
         return int(value)
     if kind == "str" and not isinstance(value, str):
         return json.dumps(value, default=str, ensure_ascii=False)
+    if is_tensor(kind):
+        return _numbers(value, kind, where)
     if kind.startswith("list<") and None in value:
         raise BadSource(f"{where}, must not contain null")
     if kind == "list<int64>":

@@ -27,13 +27,15 @@ these, one for each group of views."""
 
 
 class PixelBatch(Protocol):
-    """The images and masks of some samples, in progress. Dropping it cancels the work."""
+    """The images, masks and tensors of some samples, in progress. Dropping it cancels the work."""
 
     def wait(self, timeout: float) -> bool:
         """Wait without the GIL; True when all samples are done or have failed."""
 
     def take(self) -> list[Stack]:
-        """Return the pixels of each field. Their memory is reused when the last view of it is gone.
+        """Return the pixels of each field; of tensors the bytes, `[samples, bytes]`.
+
+        Their memory is reused when the last view of it is gone.
 
         If samples differ in shape, several views of a sample are a list, and a sample that failed may be None.
         """
@@ -111,7 +113,12 @@ class EngineSource:
         self._names = tuple(names)
         self._gather = dataset.gather
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
-        self._groups = {name: compiled.core_groups(dataset.fields[name]) for name in self._names}
+        # How a field is made: groups of views, or the bytes of a tensor.
+        self._groups: dict[str, Any] = {
+            field.name: field.tensor.n_bytes if field.is_tensor else compiled.core_groups(field.type)
+            for field in dataset.manifest.fields
+            if field.name in self._names
+        }
         shards = [
             (str(dataset.path / shard_name(number)), shard.n_bytes)
             for number, shard in enumerate(dataset.manifest.shards)
@@ -140,10 +147,11 @@ class EngineSource:
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Submit a batch, with one call for all its samples. Returns at once."""
         columns = self._gather.pixel_columns
-        fields = [
-            (self._groups[name], [columns(name, number, rows) for number in self._renditions[name]])
-            for name in names or self._names
-        ]
+        fields = []
+        for name in names or self._names:
+            found = [columns(name, number, rows) for number in self._renditions[name]]
+            made = self._groups[name]
+            fields.append((made, found[0] if isinstance(made, int) else found))
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
         return InlineBatch(batch, self._engine) if self._inline else batch
 
