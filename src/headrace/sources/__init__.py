@@ -17,7 +17,10 @@ from headrace.sources.dataset import DatasetSource, is_dataset
 from headrace.sources.folder import ClassFolderSource, FolderSource
 from headrace.sources.iterable import IterableSource
 from headrace.sources.parquet import ParquetSource
+from headrace.sources.scientific.dicom import DicomSource
+from headrace.sources.scientific.nifti import NiftiSource
 from headrace.sources.scientific.npy import NpySource
+from headrace.sources.scientific.tiff import TiffSource
 from headrace.sources.segmentation import SegmentationSource
 from headrace.sources.webdataset import WebDatasetSource
 
@@ -28,15 +31,18 @@ __all__ = [
     "ClassFolderSource",
     "CocoSource",
     "DatasetSource",
+    "DicomSource",
     "Encoded",
     "FolderSource",
     "Item",
     "IterableSource",
+    "NiftiSource",
     "NpySource",
     "ParquetSource",
     "SegmentationSource",
     "Source",
     "SplitSource",
+    "TiffSource",
     "WebDatasetSource",
     "is_dataset",
     "open_source",
