@@ -32,6 +32,9 @@ MAX_VOLUME_BYTES = 1 << 32
 """Largest array of a file in memory."""
 MAX_CHANNELS = 64
 _PIXELS = ("uint8", "uint16", "int16")
+# Deflate packs at most 1032 bytes into one, LZW at most 1365. Other methods may pack small images better.
+_MAX_RATIO = 1400
+_MIN_CHECKED_BYTES = 1 << 24
 _MAX_MESSAGE = 300
 
 
@@ -44,8 +47,8 @@ class Layout(NamedTuple):
     channels: int
     dtype: np.dtype[Any]
 
-    def check(self, max_pixels: int) -> None:
-        """Raise BadSource if an image, or the entire array, is too large to be read."""
+    def check(self, max_pixels: int, n_bytes_file: int, *, is_compressed: bool) -> None:
+        """Raise BadSource if an image or the array is too large, or larger than a file of this size can hold."""
         if min(self[:4]) < 1:
             raise BadSource(f"every side of the array must be at least 1; its header announces {list(self[:4])}")
         if self.height * self.width > max_pixels:
@@ -57,6 +60,12 @@ class Layout(NamedTuple):
             raise BadSource(
                 f"an array must have at most {MAX_VOLUME_BYTES} bytes; its header announces {list(self[:4])} of "
                 f"{self.dtype}, {n_bytes} bytes"
+            )
+        held = max(_MAX_RATIO * n_bytes_file, _MIN_CHECKED_BYTES) if is_compressed else n_bytes_file
+        if n_bytes > held:
+            raise BadSource(
+                f"its header announces {list(self[:4])} of {self.dtype}, {n_bytes} bytes, more than a file of "
+                f"{n_bytes_file} bytes holds"
             )
 
     def samples(self, rule: VolumeRule) -> int:
@@ -83,6 +92,7 @@ class OpenVolume(Protocol):
     """An open file. Its pixels are read when they are first needed."""
 
     layout: Layout
+    is_compressed: bool
 
     def read(self, which: int) -> npt.NDArray[Any]:
         """Return slice number `which`: `[height, width, channels]`."""
@@ -146,7 +156,9 @@ class VolumeSource:
     def _opened(self, relative: str, n_bytes: int) -> OpenVolume:
         path = join(self.root, relative)
         opened: OpenVolume = self._guarded(path, lambda: self.open(path, n_bytes))
-        self._guarded(path, lambda: opened.layout.check(self._max_pixels))
+        check = opened.layout.check
+        self._guarded(path, lambda: check(self._max_pixels, n_bytes, is_compressed=opened.is_compressed))
+        self._guarded(path, lambda: opened.layout.field_type(self._volume))
         return opened
 
     def _guarded(self, path: str, action: Callable[[], Any]) -> Any:

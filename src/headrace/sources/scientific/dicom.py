@@ -111,7 +111,9 @@ class DicomFile:
         require_file(path)
         self._path, self._rescales = path, rescale
         meta = pydicom.filereader.read_file_meta_info(path)
-        if meta.get("TransferSyntaxUID") == _DEFLATED:
+        syntax = meta.get("TransferSyntaxUID")
+        self.is_compressed = bool(syntax is not None and syntax.is_compressed)
+        if syntax == _DEFLATED:
             raise BadSource("deflated DICOM files are not supported: convert it to an uncompressed transfer syntax")
         header = self._header = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=sorted(_TAGS))
         sides = [_whole(header, name, default) for name, default in (("Rows", 0), ("Columns", 0))]

@@ -28,7 +28,6 @@ SUFFIXES = (".nii", ".nii.gz")
 _HEAD_BYTES = (348, 540)
 _MAX_OFFSET = 1 << 26  # of the numbers: extensions lie before them
 _CHUNK = 1 << 24
-_MAX_GZIP_RATIO = 1040  # deflate reaches 1032
 
 
 class NiftiSource(VolumeSource):
@@ -57,14 +56,16 @@ class NiftiSource(VolumeSource):
         return name.lower().endswith(SUFFIXES)
 
     def open(self, path: str, n_bytes: int) -> NiftiVolume:
-        return NiftiVolume(path, n_bytes, self._axis)
+        del n_bytes
+        return NiftiVolume(path, self._axis)
 
 
 class NiftiVolume:
     """An open file: its header is read, its numbers when they are first needed."""
 
-    def __init__(self, path: str, n_bytes: int, axis: int) -> None:
+    def __init__(self, path: str, axis: int) -> None:
         self._path, self._axis = path, axis
+        self.is_compressed = path.lower().endswith(".gz")
         require_file(path)
         with _open(path) as stream:
             head = _read(stream, 4, "the header")
@@ -94,12 +95,6 @@ class NiftiVolume:
         self._n_bytes = math.prod(self._shape) * dtype.itemsize
         if not size <= self._offset <= _MAX_OFFSET:
             raise BadSource(f"the numbers must begin between bytes {size} and {_MAX_OFFSET}; got {self._offset}")
-        held = n_bytes * _MAX_GZIP_RATIO if path.lower().endswith(".gz") else n_bytes
-        if self._offset + self._n_bytes > held:
-            raise BadSource(
-                f"its header announces {shape} of {dtype}, {self._n_bytes} bytes, more than a file of "
-                f"{n_bytes} bytes holds"
-            )
         slope, intercept = header.get_slope_inter()
         self._rescale = np.array([1.0 if slope is None else slope, 0.0 if intercept is None else intercept])
         self._affine = np.asarray(header.get_best_affine(), np.float64)

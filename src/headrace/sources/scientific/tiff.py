@@ -71,6 +71,7 @@ class TiffVolume:
             if not file.series:
                 raise BadSource("the file has no image")
             series, tags = file.series[0], file.pages[0].tags
+            self.is_compressed = any(page.compression != 1 for page in _listed(file.pages))
             self._axes, self._shape = series.axes, tuple(int(side) for side in series.shape)
             dtype = series.dtype
             self._values = {
@@ -105,6 +106,11 @@ class TiffVolume:
     def values(self, which: int) -> dict[str, object]:
         del which
         return dict(self._values)
+
+
+def _listed(pages: Any) -> list[Any]:
+    """Return the first and the last page; the others have the compression of one of them."""
+    return [pages[0], pages[len(pages) - 1]]
 
 
 def _tag(tags: Any, code: int) -> Any:
