@@ -23,6 +23,7 @@ from headrace.sources.scientific.npy import NpySource
 from headrace.sources.scientific.tiff import TiffSource
 from headrace.sources.segmentation import SegmentationSource
 from headrace.sources.webdataset import WebDatasetSource
+from headrace.sources.yolo import YoloSource
 
 __all__ = [
     "KINDS",
@@ -44,6 +45,7 @@ __all__ = [
     "SplitSource",
     "TiffSource",
     "WebDatasetSource",
+    "YoloSource",
     "is_dataset",
     "open_source",
 ]

@@ -14,6 +14,7 @@ from headrace.sources import _splits, _tar, cityscapes, coco, dataset, folder, i
 from headrace.sources import webdataset as wds
 from headrace.sources._paths import folders, has_images, is_image_name, list_images, matching_files
 from headrace.sources.scientific import dicom, nifti, npy, tiff
+from headrace.sources.yolo import is_yolo, open_yolo
 
 if TYPE_CHECKING:
     from headrace.records import Dataset
@@ -32,6 +33,7 @@ _PATH_KINDS = (
     "dicom",
     "nifti",
     "tiff",
+    "yolo",
 )
 KINDS = ("auto", *_PATH_KINDS, "iterable")
 _ARCHIVES = {"webdataset": _tar.SUFFIXES, "parquet": (".parquet",)}
@@ -88,6 +90,8 @@ def _open_object(source: object, kind: str, split: str | None) -> Source:
 def _open_path(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     if mask_suffix is not None and kind == "auto":
         kind = "segmentation"
+    if kind == "auto" and is_yolo(path):
+        kind = "yolo"
     if kind in ("auto", "segmentation", "coco") or (split is not None and kind in ("folder", "classes")):
         by_split = _split_folders(path, kind, split)
         if by_split:
@@ -111,6 +115,7 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
         "dicom": lambda: dicom.DicomSource(path),
         "nifti": lambda: nifti.NiftiSource(path),
         "tiff": lambda: tiff.TiffSource(path),
+        "yolo": lambda: open_yolo(path, split),
     }
     if kind not in openers:
         raise BadSource(f"a source of kind {kind!r} must be an iterable of dicts; got a path")
@@ -198,7 +203,7 @@ def _detect_file(path: Path) -> str:
         if path.name.lower().endswith(suffixes):
             return kind
     found = (
-        "is neither a folder nor a .tar, .tar.gz, .parquet, .json, .dcm, .nii or .ome.tif file"
+        "is neither a folder nor a .tar, .tar.gz, .parquet, .json, .yaml, .dcm, .nii or .ome.tif file"
         if path.exists()
         else "does not exist"
     )
@@ -235,8 +240,8 @@ def _detect_folder(path: Path) -> str:
         raise BadSource(
             f"{path} has no known layout. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
             "gtFine/ (cityscapes), annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz "
-            "(webdataset), *.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), *.dcm (dicom), "
-            "*.nii or *.nii.gz (nifti), *.ome.tif (tiff), images (folder), folders with images (classes)"
+            "(webdataset), *.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), "
+            "data.yaml (yolo), *.dcm (dicom), *.nii or *.nii.gz (nifti), *.ome.tif (tiff), images (folder), folders with images (classes)"
         )
     return "classes" if len(with_images) > 1 else "folder"
 

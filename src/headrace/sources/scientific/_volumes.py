@@ -11,7 +11,6 @@ all of them must have one shape. The sizes that a file announces are checked bef
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,12 +216,3 @@ class VolumeSource:
         pixels = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         pixels = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("="))
         return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
-
-
-def require(module: str, extra: str, what: str) -> Any:
-    """Import an optional package; if it is not installed, the error names the extra."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise MissingExtra(f"{package} is needed to read {what}: pip install 'headrace[{extra}]'") from None

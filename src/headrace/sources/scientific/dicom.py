@@ -18,7 +18,8 @@ import numpy as np
 from headrace.errors import BadSource, HeadraceError
 from headrace.formats import MAX_PIXELS
 from headrace.sources._paths import join, read_range, require_file
-from headrace.sources.scientific._volumes import Layout, VolumeRule, VolumeSource, require
+from headrace.sources._types import require
+from headrace.sources.scientific._volumes import Layout, VolumeRule, VolumeSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

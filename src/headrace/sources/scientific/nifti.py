@@ -22,7 +22,8 @@ import numpy.typing as npt
 from headrace.errors import BadSource
 from headrace.formats import MAX_PIXELS
 from headrace.sources._paths import require_file
-from headrace.sources.scientific._volumes import Layout, VolumeRule, VolumeSource, require
+from headrace.sources._types import require
+from headrace.sources.scientific._volumes import Layout, VolumeRule, VolumeSource
 
 SUFFIXES = (".nii", ".nii.gz")
 _HEAD_BYTES = (348, 540)

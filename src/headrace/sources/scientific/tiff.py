@@ -16,7 +16,8 @@ import numpy as np
 from headrace.errors import BadSource
 from headrace.formats import MAX_PIXELS
 from headrace.sources._paths import require_file
-from headrace.sources.scientific._volumes import Layout, VolumeRule, VolumeSource, require
+from headrace.sources._types import require
+from headrace.sources.scientific._volumes import Layout, VolumeRule, VolumeSource
 
 if TYPE_CHECKING:
     from pathlib import Path
