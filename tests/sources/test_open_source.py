@@ -103,7 +103,7 @@ def test_what_is_no_source_is_refused(tmp_path, source, kind):
 def test_every_kind_is_listed():
     """The command line offers them."""
     assert KINDS[0] == "auto"
-    assert len(set(KINDS)) == 15
+    assert len(set(KINDS)) == 16
 
 
 def test_orientation_of_an_image_is_upright_unless_it_says_so(tmp_path):

@@ -15,6 +15,7 @@ from headrace.sources.cityscapes import CityscapesSource
 from headrace.sources.coco import CocoSource
 from headrace.sources.dataset import DatasetSource, is_dataset
 from headrace.sources.folder import ClassFolderSource, FolderSource
+from headrace.sources.huggingface.source import HuggingFaceSource
 from headrace.sources.iterable import IterableSource
 from headrace.sources.parquet import ParquetSource
 from headrace.sources.scientific.dicom import DicomSource
@@ -35,6 +36,7 @@ __all__ = [
     "DicomSource",
     "Encoded",
     "FolderSource",
+    "HuggingFaceSource",
     "Item",
     "IterableSource",
     "NiftiSource",

@@ -13,6 +13,7 @@ from headrace.formats import IMAGE_SUFFIXES
 from headrace.sources import _splits, _tar, cityscapes, coco, dataset, folder, iterable, parquet, segmentation
 from headrace.sources import webdataset as wds
 from headrace.sources._paths import folders, has_images, is_image_name, list_images, matching_files
+from headrace.sources.huggingface import source as huggingface
 from headrace.sources.scientific import dicom, nifti, npy, tiff
 from headrace.sources.yolo import is_yolo, open_yolo
 
@@ -34,6 +35,7 @@ _PATH_KINDS = (
     "nifti",
     "tiff",
     "yolo",
+    "huggingface",
 )
 KINDS = ("auto", *_PATH_KINDS, "iterable")
 _ARCHIVES = {"webdataset": _tar.SUFFIXES, "parquet": (".parquet",)}
@@ -76,6 +78,8 @@ def open_source(
 
 
 def _open_object(source: object, kind: str, split: str | None) -> Source:
+    if kind in ("auto", "huggingface") and huggingface.is_object(source):
+        return huggingface.open_object(source, split)
     if split is not None and not dataset.is_plain(source):
         raise BadSource(f"split needs a path or a dataset; got {type(source).__name__}")
     if kind in ("auto", "dataset") and dataset.is_plain(source):
@@ -90,6 +94,8 @@ def _open_object(source: object, kind: str, split: str | None) -> Source:
 def _open_path(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     if mask_suffix is not None and kind == "auto":
         kind = "segmentation"
+    if kind == "auto" and huggingface.is_saved(path):
+        kind = "huggingface"
     if kind == "auto" and is_yolo(path):
         kind = "yolo"
     if kind in ("auto", "segmentation", "coco") or (split is not None and kind in ("folder", "classes")):
@@ -116,6 +122,7 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
         "nifti": lambda: nifti.NiftiSource(path),
         "tiff": lambda: tiff.TiffSource(path),
         "yolo": lambda: open_yolo(path, split),
+        "huggingface": lambda: huggingface.open_saved(path, split),
     }
     if kind not in openers:
         raise BadSource(f"a source of kind {kind!r} must be an iterable of dicts; got a path")
@@ -239,9 +246,10 @@ def _detect_folder(path: Path) -> str:
     if not with_images:
         raise BadSource(
             f"{path} has no known layout. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
-            "gtFine/ (cityscapes), annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz "
-            "(webdataset), *.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), "
-            "data.yaml (yolo), *.dcm (dicom), *.nii or *.nii.gz (nifti), *.ome.tif (tiff), images (folder), folders with images (classes)"
+            "gtFine/ (cityscapes), data.yaml (yolo), state.json or dataset_dict.json (huggingface), "
+            "annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz (webdataset), "
+            "*.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), *.dcm (dicom), "
+            "*.nii or *.nii.gz (nifti), *.ome.tif (tiff), images (folder), folders with images (classes)"
         )
     return "classes" if len(with_images) > 1 else "folder"
 

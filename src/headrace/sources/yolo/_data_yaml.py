@@ -54,7 +54,7 @@ def is_yolo(path: Path) -> bool:
 
 
 def read_yaml(path: Path, only: str | None = None) -> DataYaml:
-    """Read the description of a dataset, or of one split; without a `data.yaml`, the folder `images` and `classes.txt`."""
+    """Read what a `data.yaml` says, or else `images` and `classes.txt`; only one split if given."""
     file = find_yaml(path)
     if file is None:
         return _without_yaml(path)

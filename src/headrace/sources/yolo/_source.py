@@ -133,9 +133,8 @@ def _upright_size(image: Encoded) -> tuple[int, int]:
     if image.format is None:
         height, width = formats.decode(image.data).shape[:2]
         return width, height
-    form = formats.get(image.format)
-    shape = form.probe(image.data)
-    turned = formats.orientation(form.metadata(image.data).get("exif", b"")) >= _TURNED
+    shape = formats.get(image.format).probe(image.data)
+    turned = formats.orientation(image.data) >= _TURNED
     return (shape.height, shape.width) if turned else (shape.width, shape.height)
 
 
