@@ -102,6 +102,15 @@ def test_nifti_slices_keep_every_number(tmp_path, suffix, axis):
     assert ds[0]["rescale"].tolist() == [1, 0]
 
 
+def test_another_axis_is_another_build(tmp_path):
+    """A finished build along one axis is not taken for one along another, though keys and sizes are the same."""
+    nibabel.save(nibabel.Nifti1Image(numbers("int16", 5, 5, 5), np.eye(4)), tmp_path / "a.nii")
+    built(NiftiSource(tmp_path / "a.nii", axis=0), tmp_path)
+
+    with pytest.raises(BuildError, match="axis"):
+        built(NiftiSource(tmp_path / "a.nii", axis=1), tmp_path)
+
+
 def test_nifti_scaling_is_not_applied(tmp_path):
     """The stored integers are kept, and slope and intercept beside them."""
     stored = numbers("int16", 4, 5, 2)

@@ -21,7 +21,23 @@ from headrace.units import bytes_text
 if TYPE_CHECKING:
     from headrace.building import BuildReport, Progress
 
-Kind = Literal["auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
+Kind = Literal[
+    "auto",
+    "folder",
+    "classes",
+    "segmentation",
+    "webdataset",
+    "parquet",
+    "coco",
+    "cityscapes",
+    "dataset",
+    "npy",
+    "dicom",
+    "nifti",
+    "tiff",
+    "yolo",
+    "huggingface",
+]
 _LINE_SECONDS = 10.0
 
 

@@ -120,6 +120,11 @@ class VolumeSource:
         place = {"slice": "int64"} if volume == "slices" else {}
         self.fields: Mapping[str, str] = {"image": image, **place, **self.value_fields}
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the samples depend on: a build with other options does not continue another one."""
+        return {"volume": self._volume}
+
     def accepts(self, name: str) -> bool:
         """Return whether a file of this name belongs to the source."""
         raise NotImplementedError

@@ -85,6 +85,10 @@ class DicomSource(VolumeSource):
         self._rescale = bool(rescale)
         super().__init__(root, volume=volume, max_pixels=max_pixels)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "rescale": self._rescale}
+
     def accepts(self, name: str) -> bool:
         return name.lower().endswith(SUFFIXES) or not any(map(str.isalpha, os.path.splitext(name)[1]))  # noqa: PTH122
 

@@ -53,6 +53,10 @@ class NiftiSource(VolumeSource):
         self._axis = axis
         super().__init__(root, volume=volume, max_pixels=max_pixels)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "axis": self._axis}
+
     def accepts(self, name: str) -> bool:
         return name.lower().endswith(SUFFIXES)
 
