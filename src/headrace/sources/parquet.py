@@ -47,7 +47,7 @@ class ParquetSource:
         self.fields = {name: kind for name, (_, kind) in self._columns.items()}
         if not any(kind == "image" or is_tensor(kind) for kind in self.fields.values()):
             raise BadSource(
-                f"{self._first} has no column of images or tensors; its columns are {', '.join(schema.names)}"
+                f"{self._first} has no image column and no tensors; its columns are {', '.join(schema.names)}"
             )
         self.classes = class_names(features)
 

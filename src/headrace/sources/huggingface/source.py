@@ -91,7 +91,7 @@ class HuggingFaceSource:
         self.fields = {name: kind for name, (_, kind) in self._columns.items()}
         if not any(kind == "image" or is_tensor(kind) for kind in self.fields.values()):
             listed = ", ".join(table.schema.names)
-            raise BadSource(f"{table.name} has no column of images or tensors; its columns are {listed}")
+            raise BadSource(f"{table.name} has no image column and no tensors; its columns are {listed}")
         self.classes = class_names(features)
         self._stamp = table.stamp()
 
