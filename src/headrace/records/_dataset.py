@@ -18,46 +18,24 @@ import pyarrow as pa
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
+from headrace.records import schema
+from headrace.records._files import DatasetFiles
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
-from headrace.records.index.gather import Gather, Places
-from headrace.records.index.reading import Index
+from headrace.records.index.gather import Gather
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder, read_tensor
-from headrace.records.schema import (
-    COLOR_DTYPE_CODES,
-    FORMAT_CODES,
-    FORMAT_NAMES,
-    MAX_SIDE,
-    SHAPE_TYPES,
-    Field,
-    stored_format,
-)
-from headrace.records.shards import ShardFiles
-from headrace.tensors import StoredTensor, TensorType
+from headrace.storage import Objects, join_url
+from headrace.tensors import StoredTensor
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, transforms.Pad, transforms.Resize)
-
-
-class _Files:
-    """The open files of a dataset in this process, shared by all views of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.manifest = Manifest.load(folder)
-        self.index = Index(folder, self.manifest)
-        self.shards = ShardFiles(folder, self.manifest.shards, self.manifest.check_current)
-        self.fingerprint = self.manifest.fingerprint
-
-    @cached_property
-    def places(self) -> Places:
-        return Places(self.index, self.manifest)
 
 
 class Dataset:
@@ -75,18 +53,35 @@ class Dataset:
         seed: int = 0,
         color: Literal["auto", "RGB", "keep"] = "auto",
         max_pixels: int = formats.MAX_PIXELS,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
-        self.path = Path(path)
+        self.location = str(path)
+        """Where the dataset is: a folder or a URL."""
+        self.storage_options = storage_options
         self.seed = seed
         self.color = color
         self.transform = transform
         self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._files = _Files(self.path)
+        self._files = DatasetFiles(self.location, storage_options)
         self._epochs = EpochCounter(self._files.manifest.samples)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the dataset, or of the local copy of its index."""
+        return self._files.folder
+
+    @property
+    def objects(self) -> Objects | None:
+        """The object store that has the shards; None if they are in a local folder."""
+        return self._files.objects
+
+    def shard_location(self, shard: int) -> str:
+        """Return the path or URL of a shard, for messages."""
+        return join_url(self.location, shard_name(shard))
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
@@ -126,7 +121,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
-        return f"<Dataset {str(self.path)!r}: {len(self)} samples of {fields}>"
+        return f"<Dataset {self.location!r}: {len(self)} samples of {fields}>"
 
     def _row(self, index: int) -> int:
         position = operator.index(index)
@@ -179,7 +174,7 @@ class Dataset:
             if field.name in moved or field.of in moved:
                 views = moved[field.of or field.name]
                 value = [keep_elements(value, kept) if field.of else boxes for boxes, kept in views]
-                if field.type in SHAPE_TYPES:
+                if field.type in schema.SHAPE_TYPES:
                     value = self._moved_shapes(batch, at, row, keys, field.type, value)
                 value = value[0] if len(value) == 1 else value
             sample[field.name] = value
@@ -190,7 +185,7 @@ class Dataset:
         views = self._compiled.views if self._compiled is not None and self._compiled.transforms else 0
         return [{"seed": self.seed, "epoch": epoch, "sample": row, "view": view} for view in range(views)]
 
-    def _pixels(self, batch: Batch, at: int, row: int, field: Field, keys: list[dict[str, int]]) -> Any:
+    def _pixels(self, batch: Batch, at: int, row: int, field: schema.Field, keys: list[dict[str, int]]) -> Any:
         """Decode an image and apply the declarative transforms."""
         renditions = batch.renditions[field.name][0]
         shard, offset, code = renditions.shard[at], renditions.offset[at], renditions.format[at]
@@ -201,9 +196,9 @@ class Dataset:
                 raise CorruptImage("the checksum of the bytes does not match the index")
             channels, dtype = renditions.channels[at], renditions.dtype[at]
             color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
-            return self._transformed(data, code, keys, color, has_color=dtype in COLOR_DTYPE_CODES)
+            return self._transformed(data, code, keys, color, has_color=dtype in schema.COLOR_DTYPE_CODES)
         except (HeadraceError, ValueError) as error:
-            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
+            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.shard_location(shard)}"
             kind = type(error) if isinstance(error, HeadraceError) else TransformError
             raise kind(f"{where}: {error}") from error
 
@@ -264,16 +259,16 @@ class Dataset:
         anchor = next(field.name for field in self._files.manifest.fields if field.type == "image")
         renditions = batch.renditions[anchor][0]
         height, width = renditions.height[at], renditions.width[at]
-        if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
+        if not (1 <= height <= schema.MAX_SIDE and 1 <= width <= schema.MAX_SIDE):
             raise CorruptDataset(
-                f"{self.row_name(row)}: height and width must be 1 to {MAX_SIDE}; the index has {height} and {width}"
+                f"{self.row_name(row)}: height and width must be 1 to {schema.MAX_SIDE}; found {height}, {width}"
             )
         return height, width
 
     def _value(self, batch: Batch, at: int, row: int, name: str) -> Any:
         try:
             if name in batch.tensors:
-                return read_tensor(self._files.shards, TensorType.parse(self.fields[name]), batch.tensors[name], at)
+                return read_tensor(self._files.shards.read, self.fields[name], batch.tensors[name], at)
             return batch.values[name][at]
         except (ValueError, IndexError) as error:
             raise CorruptDataset(f"{self.row_name(row)}: field {name!r}: {error}") from error
@@ -343,8 +338,7 @@ class Dataset:
 
     def tensor(self, index: int, field: str) -> StoredTensor:
         """Return the stored bytes of a tensor and their type. `array()` of it is the tensor."""
-        row = self._row(index)
-        batch, at = self._files.index.locate(row)
+        batch, at = self._files.index.locate(row := self._row(index))
         if field not in batch.tensors:
             raise KeyError(f"{field!r} must be a field of tensors; those are {', '.join(batch.tensors) or 'none'}")
         return cast("StoredTensor", self._value(batch, at, row, field))
@@ -387,11 +381,11 @@ class Dataset:
             raise KeyError(
                 f"{field!r} must be an image or mask field; those are {', '.join(batch.renditions) or 'none'}"
             )
-        wanted = None if format is None else FORMAT_CODES[stored_format(format)]
+        wanted = None if format is None else schema.FORMAT_CODES[schema.stored_format(format)]
         for renditions in batch.renditions[field]:
             if wanted in (None, renditions.format[at]):
                 return Rendition.at(renditions, at)
-        found = ", ".join(FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
+        found = ", ".join(schema.FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
         raise KeyError(f"{self.row_name(row)} has {field!r} as {found}, not as {format}")
 
     def read(self, index: int, field: str, format: str | None = None) -> tuple[memoryview, Rendition]:  # noqa: A002
@@ -457,22 +451,20 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
+        kept = ("location", "storage_options", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = _Files(self.path)
+        self._files = DatasetFiles(self.location, self.storage_options)
         if self.fingerprint != expected:
-            raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
-
-    # Integrity.
+            raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        return verify(self.path, workers=workers)
+        return verify(self.location, workers=workers)
 
 
 def open_dataset(
@@ -482,11 +474,13 @@ def open_dataset(
     seed: int = 0,
     color: Literal["auto", "RGB", "keep"] = "auto",
     max_pixels: int = formats.MAX_PIXELS,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
-        path: The folder that `headrace build` made.
+        path: The folder that `headrace build` made, or its URL in an object store: `s3://bucket/photos.hr`, `gs://`,
+            `az://`, `http://`, `https://` or `hf://datasets/OWNER/NAME/photos.hr`.
         transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
             each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
             otherwise `[H, W]` or `[H, W, C]`, as decoded.
@@ -495,6 +489,10 @@ def open_dataset(
             `"RGB"` converts every image; `"keep"` keeps all as stored. Masks are never converted.
         max_pixels: Raise if more pixels than this would be decoded for one image. For formats that can decode a
             region, only the region counts.
+        storage_options: Options of the object store, such as `{"endpoint": …, "region": …}`, and credentials that are
+            not in the environment. They are never shown or stored.
 
     """
-    return Dataset(path, transform=transform, seed=seed, color=color, max_pixels=max_pixels)
+    return Dataset(
+        path, transform=transform, seed=seed, color=color, max_pixels=max_pixels, storage_options=storage_options
+    )

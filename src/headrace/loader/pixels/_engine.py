@@ -19,6 +19,8 @@ from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Columns of the index for the rows of a batch, by name."""
 Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
 """The samples of a batch: (rows of the dataset, which of them are repeats or None)."""
 Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]] | tuple[Any, ...]
@@ -107,8 +109,16 @@ class EngineSource:
     """
 
     def __init__(
-        self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
+        self,
+        dataset: Dataset,
+        names: Sequence[str],
+        compiled: Compiled,
+        *,
+        seed: int,
+        options: Options,
+        shards: list[tuple[str, int]] | None = None,
     ) -> None:
+        """Start it. `shards` are other files to read than those of the dataset, for `submit_columns`."""
         self._seed = seed
         self._names = tuple(names)
         self._gather = dataset.gather
@@ -119,16 +129,17 @@ class EngineSource:
             for field in dataset.manifest.fields
             if field.name in self._names
         }
-        shards = [
-            (str(dataset.path / shard_name(number)), shard.n_bytes)
-            for number, shard in enumerate(dataset.manifest.shards)
-        ]
+        identity = dataset.manifest.identity if shards is None else None
+        if shards is None:
+            shards = [
+                (str(dataset.path / shard_name(number)), shard.n_bytes)
+                for number, shard in enumerate(dataset.manifest.shards)
+            ]
         # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
         # whenever it opens a shard.
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
         }
-        identity = dataset.manifest.identity
         self._engine = _core.Engine(
             shards,
             threads=options.num_workers,
@@ -147,11 +158,17 @@ class EngineSource:
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Submit a batch, with one call for all its samples. Returns at once."""
         columns = self._gather.pixel_columns
-        fields = []
-        for name in names or self._names:
-            found = [columns(name, number, rows) for number in self._renditions[name]]
-            made = self._groups[name]
-            fields.append((made, found[0] if isinstance(made, int) else found))
+        chosen = names or self._names
+        renditions = [[columns(name, number, rows) for number in self._renditions[name]] for name in chosen]
+        return self.submit_columns(renditions, rows, epoch, chosen)
+
+    def submit_columns(
+        self, columns: Sequence[list[Columns]], rows: Rows, epoch: int, names: Sequence[str] | None = None
+    ) -> PixelBatch:
+        """Submit a batch whose images are where these columns say, for each field and rendition."""
+        made = [self._groups[name] for name in names or self._names]
+        # Tensors have one rendition.
+        fields = [(how, each[0] if isinstance(how, int) else each) for how, each in zip(made, columns, strict=True)]
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
         return InlineBatch(batch, self._engine) if self._inline else batch
 
