@@ -23,7 +23,7 @@ LAYERS = (
     {"loader"},
     {"formats", "records", "sources", "storage", "transforms"},
     {"codec", "kernels"},
-    {"_core", "documents", "errors", "files", "system", "terminal", "units"},
+    {"_core", "documents", "errors", "files", "system", "tensors", "terminal", "units"},
 )
 CORE_USERS = {"codec", "formats", "kernels", "loader", "offload", "records", "transforms"}
 FRAMEWORK_USERS = {

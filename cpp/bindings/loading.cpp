@@ -185,9 +185,27 @@ std::shared_ptr<const SampleBoxes> make_boxes(nb::handle given, std::size_t n) {
   return boxes;
 }
 
-FieldRequest make_request(nb::handle field, std::size_t n) {
+FieldRequest make_tensor_request(std::uint32_t tensor_bytes, const nb::dict& columns, std::size_t n) {
+  if (tensor_bytes == 0) throw nb::value_error("a tensor must have at least one byte");
+  const auto* shard = column<std::uint32_t>(columns, "shard", n);
+  const auto* offset = column<std::uint64_t>(columns, "offset", n);
+  const auto* length = column<std::uint64_t>(columns, "length", n);
+  const auto* checksum = column<std::uint32_t>(columns, "checksum", n);
   FieldRequest request;
-  request.groups = make_groups(field[0]);
+  request.tensor_bytes = tensor_bytes;
+  request.groups.resize(1);
+  std::vector<Rendition>& rows = request.renditions.emplace_back(n);
+  for (std::size_t i = 0; i < n; ++i)
+    rows[i] = {shard[i], offset[i], length[i], Format::tensor, checksum[i], {1, tensor_bytes, {1, 8, false}}};
+  return request;
+}
+
+FieldRequest make_request(nb::handle field, std::size_t n) {
+  const nb::object made = field[0];
+  if (nb::isinstance<nb::int_>(made))
+    return make_tensor_request(nb::cast<std::uint32_t>(made), nb::cast<nb::dict>(field[1]), n);
+  FieldRequest request;
+  request.groups = make_groups(made);
   if (n > UINT32_MAX / request.views()) throw nb::value_error("samples x views of a batch must be < 2^32");
   const nb::object columns = field[1];
   if (nb::isinstance<nb::dict>(columns)) {
@@ -251,6 +269,10 @@ nb::object take_group(const Batch& batch, std::size_t f, std::size_t g) {
   const auto& outputs = batch.outputs(f, g);
   const auto& block = batch.block(f, g);
   const auto sides_of = [&](const OutputShape& shape, std::vector<std::size_t> sides) {
+    if (batch.field(f).tensor_bytes != 0) {
+      sides.push_back(shape.width);
+      return sides;
+    }
     const OutputAxes axes(group.transform, shape);
     sides.insert(sides.end(), axes.sides.begin(), axes.sides.begin() + static_cast<std::ptrdiff_t>(axes.count));
     return sides;
@@ -392,7 +414,7 @@ void register_loading(nb::module_& module) {
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
            arg("boxes").none() = nb::none(),
            nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[collections.abc.Sequence[tuple[Transform, "
-                   "int]], typing.Any]], "
+                    "int]] | int, typing.Any]], "
                    "samples: object, *, seed: int, epoch: int, "
                    "boxes: tuple[object, object] | None = None) -> Batch"))
       .def(

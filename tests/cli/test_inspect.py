@@ -69,3 +69,10 @@ def test_info_takes_datasets_and_images_together(run, folder):
     assert (rows[0]["samples"], rows[1]["file"]) == (1, "a.hri")
     assert ran.code == 1
     assert "failed empty: FileNotFoundError: must be a dataset or contain .hri files" in ran.err
+
+
+def test_info_describes_tensors(run, folder):
+    """Their dtype, shape and size, not their numbers."""
+    headrace.build([{"latent": np.zeros((4, 8, 8), np.float16)}], folder / "l.hr", workers=1)
+
+    assert "latent=4 x 8 x 8 float16, 512 B" in run("info", "l.hr").out

@@ -19,7 +19,8 @@ from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
 from headrace.offload import Pattern
 from headrace.offload.exchange import BatchName
-from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
+from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, name_arrays
+from headrace.offload.exchange._batch_header import SampleShape
 from headrace.offload.host import _pace
 from headrace.offload.host._figures import OffloadKnowledge, report_epoch
 from headrace.offload.host._pace import HostPace, PaceMeter

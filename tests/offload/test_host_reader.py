@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from headrace.offload.exchange import BatchName, PreparedBatch, Stretch
-from headrace.offload.exchange._batch_file import ROWS_TENSOR, BatchShape, SampleShape
+from headrace.offload.exchange._batch_file import ROWS_TENSOR, BatchShape
+from headrace.offload.exchange._batch_header import SampleShape
 from headrace.offload.host import _reader
 from headrace.offload.host._reader import PreparedBatches
 

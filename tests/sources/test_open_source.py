@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ import pytest
 from tests.sources.pictures import keys, pixels, png, samples, write, write_coco, write_tar
 
 from headrace import formats
+from headrace.cli.build import Kind
 from headrace.errors import BadSource
 from headrace.sources import KINDS, open_source
 
@@ -103,7 +105,8 @@ def test_what_is_no_source_is_refused(tmp_path, source, kind):
 def test_every_kind_is_listed():
     """The command line offers them."""
     assert KINDS[0] == "auto"
-    assert len(set(KINDS)) == 10
+    assert len(set(KINDS)) == 16
+    assert {*get_args(Kind)} == {*KINDS} - {"iterable"}
 
 
 def test_orientation_of_an_image_is_upright_unless_it_says_so(tmp_path):

@@ -24,9 +24,14 @@ struct RowError {
   const char* error_name = "";
 };
 
+RowError check_tensor(const Rendition& r, std::uint32_t n_bytes) noexcept {
+  if (r.length == n_bytes) return {};
+  return {{Code::corrupt, "the index has another length than that of a tensor of this field"}, "CorruptDataset"};
+}
+
 RowError check_row(const Rendition& r, std::uint32_t formats, std::uint64_t max_pixels) noexcept {
   const auto code = static_cast<std::uint32_t>(r.format);
-  if (code < 1 || code >= kFormats || r.shape.type.depth == 0)
+  if (code < 1 || code >= kFormats || r.format == Format::tensor || r.shape.type.depth == 0)
     return {{Code::corrupt, "the index has a format or dtype code that this version does not know"},
             "UnsupportedDataset"};
   if ((formats >> code & 1) == 0)
@@ -117,7 +122,11 @@ Status Batch::set_shapes(const Job& job, std::uint64_t limit, std::uint64_t& n_b
     const ViewGroup& group = requests_[job.field].groups[g];
     for (std::uint32_t v = 0; v < group.views; ++v, ++view) {
       OutputShape shape;
-      if (Status s = output_shape(group.transform, rendition(job).shape, key(job, view), shape); !s) return s;
+      if (is_tensor(job)) {
+        shape = {1, requests_[job.field].tensor_bytes, 1, DType::uint8};
+      } else if (Status s = output_shape(group.transform, rendition(job).shape, key(job, view), shape); !s) {
+        return s;
+      }
       if (aligned(shape.bytes()) > limit - n_bytes)
         return {Code::too_large,
                 "the batch would take too much of the machine's memory: load smaller batches, or crop"};
@@ -145,7 +154,8 @@ bool Batch::check_claims(Job& job, const BatchLimits& limits) {
   RowError first;
   for (std::size_t k = 0; k < n; ++k) {
     job.rendition = static_cast<std::uint8_t>(k);
-    const RowError error = check_row(rendition(job), limits.formats, transform(job).max_pixels);
+    const RowError error = is_tensor(job) ? check_tensor(rendition(job), requests_[job.field].tensor_bytes)
+                                          : check_row(rendition(job), limits.formats, transform(job).max_pixels);
     if (!error.status) job.failed |= static_cast<std::uint8_t>(1U << k);
     if (k == 0) first = error;
   }

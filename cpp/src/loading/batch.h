@@ -47,6 +47,9 @@ struct FieldRequest {
   std::vector<ViewGroup> groups;                   // at least one; at most 65536 views in all
   std::vector<std::vector<Rendition>> renditions;  // [rendition][sample]
   std::shared_ptr<const SampleBoxes> boxes{};      // null unless the transforms look at them
+  // If not 0, the field holds tensors of so many bytes each, which are stored as they are. Then there are one group of
+  // one view, whose transform is not used, and one rendition.
+  std::uint32_t tensor_bytes = 0;
 
   std::uint32_t views() const noexcept;
 };
@@ -133,6 +136,9 @@ class Batch {
   const Rendition& rendition(const Job& job) const noexcept {
     return requests_[job.field].renditions[job.rendition][job.position];
   }
+  bool is_tensor(const Job& job) const noexcept { return requests_[job.field].tensor_bytes != 0; }
+  // Where the one view of a job goes.
+  std::uint8_t* place(const Job& job) const noexcept { return outputs_[job.field][0].all[job.position].data; }
   // Of the first view; how the image is decoded is the same for all.
   const Transform& transform(const Job& job) const noexcept { return requests_[job.field].groups[0].transform; }
   DrawKey key(const Job& job, std::uint32_t view = 0) const noexcept {

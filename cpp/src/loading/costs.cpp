@@ -8,7 +8,7 @@ namespace {
 
 // Nanoseconds per pixel, by format code, until images of the format have been measured. Rough values suffice: they only
 // rank formats until the first measurements.
-constexpr std::array<double, kFormats> kTypicalTime = {0, 1, 3, 20, 6, 15, 0.3};
+constexpr std::array<double, kFormats> kTypicalTime = {0, 1, 3, 20, 6, 15, 0.3, 0.1};
 
 }  // namespace
 

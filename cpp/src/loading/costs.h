@@ -28,7 +28,7 @@ struct Costs {
   Costs& operator+=(const Costs& other) noexcept;
 };
 
-constexpr std::size_t kFormats = 7;  // format codes are 1 to 6
+constexpr std::size_t kFormats = 8;  // format codes are 1 to 6, and that of tensors
 
 // Any thread may call its methods: all counters are atomic.
 class CostTable {

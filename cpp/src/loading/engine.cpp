@@ -149,7 +149,8 @@ void Engine::run(Worker& worker, const JobClaim& claim, Job job, bool last) noex
     if (!claim.has_core && shards_.hints()) hint(*batch, job);
     if (!core_decodes(r.format)) return read_external(worker, claim.task(job), costs);
     costs.pixels += std::uint64_t{r.shape.height} * r.shape.width;
-    const Status status = decode(worker, *batch, job, costs);
+    const Status status =
+        batch->is_tensor(job) ? read_tensor(worker, *batch, job, costs) : decode(worker, *batch, job, costs);
     worker.lease.reservation.end();
     if (status) return end();
     job.failed |= static_cast<std::uint8_t>(1U << job.rendition);
@@ -190,6 +191,31 @@ Status Engine::decode(Worker& worker, const Batch& batch, const Job& job, Costs&
   costs.decode_ns += opened + rows.nanoseconds - bytes.nanoseconds;
   costs.transform_ns += nanoseconds_since(begin) - opened - rows.nanoseconds;
   return status;
+}
+
+// From the shard to its place in the batch; each piece is summed while it is in the cache.
+Status Engine::read_tensor(Worker& worker, const Batch& batch, const Job& job, Costs& costs) noexcept {
+  const Rendition& r = batch.rendition(job);
+  if (Status s = shards_.check(r.shard, r.offset, r.length); !s) return s;
+  const ShardBytes stored(shards_, r.shard, r.offset, r.length, worker.lease);
+  std::uint8_t* const out = batch.place(job);
+  std::uint32_t checksum = 0;
+  for (std::uint64_t at = 0; at < r.length;) {
+    const auto n = static_cast<std::size_t>(std::min(stored.chunk(), r.length - at));
+    const std::uint64_t waited_before = worker.lease.waited_ns();
+    const auto begin = Clock::now();
+    if (Status s = shards_.read_to(r.shard, r.offset + at, n, out + at, worker.workspace.file, worker.lease); !s)
+      return s;
+    const std::uint64_t read_ns = nanoseconds_since(begin);
+    checksum = crc32c({out + at, n}, checksum);
+    costs.bytes += n;
+    costs.read_ns += read_ns - (worker.lease.waited_ns() - waited_before);
+    costs.decode_ns += nanoseconds_since(begin) - read_ns;
+    at += n;
+  }
+  if (checksum != r.checksum)
+    return {Code::corrupt, "the checksum of the bytes does not match the one in the index", 0, -1};
+  return {};
 }
 
 std::unique_ptr<ExternalImage> Engine::make_external(Task task) noexcept {
@@ -257,7 +283,8 @@ void Engine::hint(const Batch& batch, const Job& job) noexcept {
   const Rendition& r = batch.rendition(job);
   if (!shards_.check(r.shard, r.offset, r.length)) return;
   Program program;
-  if (r.length <= kMaxEntire || reads_entire_file(r.format) || batch.field(job.field).views() > 1 ||
+  if (r.length <= kMaxEntire || reads_entire_file(r.format) || batch.is_tensor(job) ||
+      batch.field(job.field).views() > 1 ||
       !make_program(batch.transform(job).ops, r.shape.height, r.shape.width, batch.key(job), program))
     return shards_.hint(r.shard, r.offset, r.length);
   // Assume that all rows of the image take the same number of bytes.

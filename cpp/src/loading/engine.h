@@ -63,6 +63,7 @@ class Engine {
   void work(bool extra, Clock::time_point deadline = Clock::time_point::max()) noexcept;
   void run(Worker& worker, const JobClaim& claim, Job job, bool last) noexcept;
   Status decode(Worker& worker, const Batch& batch, const Job& job, Costs& costs) noexcept;
+  Status read_tensor(Worker& worker, const Batch& batch, const Job& job, Costs& costs) noexcept;
   void read_external(Worker& worker, Task task, Costs& costs) noexcept;
   std::unique_ptr<ExternalImage> make_external(Task task) noexcept;
   void choose_rendition(const Batch& batch, Job& job, LoadReservation& reservation) noexcept;

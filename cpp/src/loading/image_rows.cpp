@@ -38,6 +38,7 @@ bool core_decodes(Format format) noexcept {
     case Format::png:
     case Format::raw:
     case Format::jpeg:
+    case Format::tensor:
       return true;
     default:
       return false;

@@ -16,7 +16,8 @@
 namespace headrace {
 
 // As in the index of a dataset.
-enum class Format : std::uint8_t { hri_fast = 1, hri_dense = 2, png = 3, jpeg = 4, webp = 5, raw = 6 };
+// A tensor is not an image and has no code in the index: the type of its field says what it is.
+enum class Format : std::uint8_t { hri_fast = 1, hri_dense = 2, png = 3, jpeg = 4, webp = 5, raw = 6, tensor = 7 };
 
 // Does the core decode it, or must someone else?
 bool core_decodes(Format format) noexcept;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <new>
 
 #include "kernels.h"
@@ -148,9 +149,32 @@ Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Bu
   // Direct reads need aligned memory.
   memory += (kBlock - reinterpret_cast<std::uintptr_t>(memory) % kBlock) % kBlock;
 
+  Span span{memory, begin, wanted, room - kOverread, n};
+  if (Status s = deliver(*file, span, observer); !s) return s;
+  extent = {{memory + (offset - begin), n}, memory + room};
+  return {};
+}
+
+Status Shards::read_to(std::uint32_t shard, std::uint64_t offset, std::size_t n, std::uint8_t* memory, Buffer& buffer,
+                       ReadObserver& observer) noexcept {
+  Status status;
+  const std::shared_ptr<File> file = open(shard, status);
+  if (!file) return status;
+  if (file->direct && (offset | n | reinterpret_cast<std::uintptr_t>(memory)) % kBlock != 0) {
+    Extent extent;
+    if (Status s = read(shard, offset, n, buffer, extent, observer); !s) return s;
+    std::memcpy(memory, extent.bytes.data(), n);
+    return {};
+  }
+  Span span{memory, offset, n, n, n};
+  return deliver(*file, span, observer);
+}
+
+// Fill the span at the rate that was set.
+Status Shards::deliver(const File& file, Span& span, ReadObserver& observer) noexcept {
   bool waited = false;
-  const bool limits = throttle_.limits();
-  if (limits) {
+  if (throttle_.limits()) {
+    const std::size_t n = span.counts;
     const Throttle::Ticket ticket = throttle_.request(n);
     if (ticket.waits) {
       observer.pause();
@@ -158,11 +182,10 @@ Status Shards::read(std::uint32_t shard, std::uint64_t offset, std::size_t n, Bu
       waited = true;
     }
     arrived(n, observer);
+    span.counts = 0;
   }
-  Span span{memory, begin, wanted, room - kOverread, limits ? 0 : n};
-  if (Status s = fill(*file, span, observer, waited); !s) return s;
+  if (Status s = fill(file, span, observer, waited); !s) return s;
   note_wait(waited);
-  extent = {{memory + (offset - begin), n}, memory + room};
   return {};
 }
 

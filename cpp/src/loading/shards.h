@@ -55,6 +55,10 @@ class Shards {
   // The same without resuming `observer`, for bytes that are not computed on yet.
   Status read_only(std::uint32_t shard, std::uint64_t offset, std::size_t n, Buffer& buffer, Extent& extent,
                    ReadObserver& observer) noexcept;
+  // Read a checked extent to `memory`, which has room for `n` bytes. A direct read goes there if everything is aligned
+  // as it needs, else through `buffer`.
+  Status read_to(std::uint32_t shard, std::uint64_t offset, std::size_t n, std::uint8_t* memory, Buffer& buffer,
+                 ReadObserver& observer) noexcept;
   // Limit reads to this many bytes per second, cached or not; 0 is unlimited.
   void set_rate(double rate) noexcept { throttle_.set_rate(rate); }
   // Remove the limit for good: reads that wait for it return.
@@ -75,6 +79,7 @@ class Shards {
   struct Span;
 
   std::shared_ptr<File> open(std::uint32_t shard, Status& status) noexcept;
+  Status deliver(const File& file, Span& span, ReadObserver& observer) noexcept;
   Status fill(const File& file, Span& span, ReadObserver& observer, bool& waited) noexcept;
   void arrived(std::size_t n, ReadObserver& observer) noexcept;
   void note_wait(bool waited) noexcept;

@@ -61,7 +61,7 @@ def build(
         source: A path, an iterable of samples, or one of `headrace.sources`. A dataset is stored again.
         dest: Folder of the dataset. It is created if needed, and refused if it contains other files.
         kind: Layout of the source: `auto`, `folder`, `classes`, `segmentation`, `webdataset`, `parquet`, `coco`,
-            `cityscapes` or `dataset`.
+            `cityscapes`, `dataset`, `npy`, `dicom`, `nifti`, `tiff`, `yolo` or `huggingface`.
         format: Format of the images: `hri:fast`, `hri:dense`, `png`, `jpeg`, `webp`, `raw`, or `keep` to store the
             files of the source as they are.
         mask_format: Format of the masks. Default: that of the images if it is lossless, else `hri:dense`.
@@ -111,6 +111,7 @@ def build(
     options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": shard_samples(opened)}
     options |= {} if split is None else {"split": split}
     options |= {} if mask_suffix is None else {"mask_suffix": mask_suffix}
+    options |= getattr(opened, "options", {})  # of a source whose samples depend on them
     if isinstance(opened, DatasetSource) and opened.path.resolve() == folder.resolve():
         raise BuildError(f"{folder} cannot be built from itself: name another destination")
     name = Path(source).resolve().name if isinstance(source, str | PathLike) else type(source).__name__

@@ -76,6 +76,13 @@ def convert(key: str, sample: Mapping[str, Any], conversion: Conversion) -> Stor
                     row |= {field.rendition_column(number, part): n for part, n in stored.columns().items()}
                 if field.type == "image":
                     row[f"{field.name}.orientation"] = image.orientation
+            elif field.is_tensor:
+                data = field.tensor.pack(value)
+                renditions.append(data)
+                row |= {
+                    field.rendition_column(0, "length"): len(data),
+                    field.rendition_column(0, "checksum"): crc32c(data),
+                }
             elif field.type == "boxes":
                 row[field.name], row[f"{field.name}.labels"] = _boxes(value)
             else:

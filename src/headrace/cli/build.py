@@ -19,7 +19,23 @@ from headrace.units import bytes_text
 if TYPE_CHECKING:
     from headrace.building import BuildReport, Progress
 
-Kind = Literal["auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
+Kind = Literal[
+    "auto",
+    "folder",
+    "classes",
+    "segmentation",
+    "webdataset",
+    "parquet",
+    "coco",
+    "cityscapes",
+    "dataset",
+    "npy",
+    "dicom",
+    "nifti",
+    "tiff",
+    "yolo",
+    "huggingface",
+]
 
 
 def build(

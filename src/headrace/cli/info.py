@@ -17,6 +17,7 @@ from headrace.cli.shared.output import FAILED, cell, counted, say
 from headrace.errors import HeadraceError
 from headrace.files import read_file
 from headrace.sources import is_dataset
+from headrace.tensors import is_tensor
 from headrace.units import bytes_text
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ def _describe_sample(dataset: Dataset, index: int) -> dict[str, Any]:
             rendition = dataset.rendition(index, name)
             size = " x ".join(map(str, rendition.shape))
             sample[name] = f"{size} {rendition.dtype}, {rendition.format}, {bytes_text(rendition.n_bytes)}"
+        elif is_tensor(kind):
+            stored = dataset.tensor(index, name)
+            size = " x ".join(map(str, stored.type.shape))
+            sample[name] = f"{size} {stored.type.dtype}, {bytes_text(len(stored.data))}"
         else:
             value = dataset.value(index, name)
             sample[name] = f"{len(value.labels)} boxes" if kind == "boxes" else _shortened(value)

@@ -125,6 +125,11 @@ def require_imagecodecs(purpose: str) -> Any:
         ) from None
 
 
+def read_npy(data: bytes | memoryview) -> npt.NDArray[Any]:
+    """Return a view of the array of an `.npy` file of any shape."""
+    return load_npy(data, max_pixels=len(data) + 1)
+
+
 def load_npy(data: bytes | memoryview, *, max_pixels: int) -> npt.NDArray[Any]:
     """Return a view of the array of an `.npy` file.
 

@@ -23,7 +23,7 @@ from headrace.errors import LoaderError
 from headrace.loader._options import Options, Ranks
 from headrace.loader._pipeline import Feed, HostSupply, Pipeline, Supply, ThreadFeed
 from headrace.loader._state import LoaderState, selection_digest
-from headrace.loader.batch._finish import Finisher, pixel_fields
+from headrace.loader.batch._finish import Finisher, pixel_fields, stored_fields
 from headrace.loader.batch._stats import ENGINE_STATE, LoaderStats, Meters, make_stats
 from headrace.loader.batch.output import make_output
 from headrace.loader.device._choice import DecodeChoice
@@ -63,14 +63,14 @@ class Assembly:
         selection = selection_digest(dataset.rows, table)
         self.first_state = LoaderState(0, 0, seed, shuffle, len(dataset), selection, dataset.fingerprint)
         self.meters = Meters()
-        self._pixel_names = pixel_fields(dataset, options.fields)
+        self._stored_names = stored_fields(dataset, options.fields)
         self._transfer = Transfer(options)
-        self._choice = DecodeChoice(options, dataset, self.compiled, self._pixel_names)
+        self._choice = DecodeChoice(options, dataset, self.compiled, pixel_fields(dataset, options.fields))
         output = make_output(options.output)
         self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self.meters)
         context = SupplyContext(
             dataset=dataset,
-            fields=self._pixel_names,
+            fields=self._stored_names,
             compiled=self.compiled,
             meters=self.meters,
             batches_ahead=options.batches_ahead,
@@ -106,12 +106,12 @@ class Assembly:
         return self._source
 
     def _make_source(self) -> PixelSource:
-        parts = self._dataset, self._pixel_names, self.compiled
+        parts = self._dataset, self._stored_names, self.compiled
         if self.decode_place == "device":
             from headrace.loader.device._source import DeviceSource  # noqa: PLC0415 - imports PyTorch
 
             return DeviceSource(*parts, seed=self._seed, options=self._options, transfer=self._transfer)
-        if not self._pixel_names:
+        if not self._stored_names:
             return NoPixels()
         if self._dataset.objects is not None:
             return RemoteSource(*parts, seed=self._seed, options=self._options)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from headrace.errors import LoaderError
 from headrace.loader._loader import Loader
 from headrace.loader._options import Ranks
-from headrace.loader.batch._finish import pixel_fields
+from headrace.loader.batch._finish import stored_fields
 from headrace.loader.order._order import EpochBatches
 from headrace.loader.pixels._engine import PixelSource
 from headrace.records import Dataset
@@ -59,7 +59,7 @@ class PixelMaker:
                 )
         self.dataset = self._loader.dataset  # or the selection of its rows
         self.compiled = self._parts.compiled
-        self.fields = pixel_fields(self.dataset, recipe.fields)
+        self.fields = stored_fields(self.dataset, recipe.fields)
         parts, world_size = self._parts, recipe.world_size  # not `self`, which the cache would keep alive
         self.batches: Callable[[int, int, int, int], EpochBatches] = lru_cache(_MAX_RANGES)(
             lambda epoch, rank, start, stop: parts.batches(Ranks(rank, world_size), epoch, start, stop)

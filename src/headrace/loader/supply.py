@@ -61,7 +61,7 @@ class SupplyContext:
     """What a supplier needs to know about its loader. It does not keep the loader alive."""
 
     dataset: Dataset
-    fields: tuple[str, ...]  # names of the fields that have pixels: images and masks
+    fields: tuple[str, ...]  # names of the fields that lie in shards: images, masks and tensors
     compiled: Compiled  # the loader's transforms
     meters: Meters
     batches_ahead: int

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from headrace import formats, transforms
 from headrace.errors import CorruptDataset
+from headrace.records import schema
 from headrace.records._files import DatasetFiles
-from headrace.records._sample import Place, SampleMaker, read_value
+from headrace.records._sample import Place, SampleMaker, read_value, stored_tensor
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
@@ -27,12 +28,8 @@ from headrace.records.index.gather import Gather
 from headrace.records.keypoints import Keypoints
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition
-from headrace.records.schema import (
-    FORMAT_CODES,
-    FORMAT_NAMES,
-    stored_format,
-)
 from headrace.storage import Objects, join_url
+from headrace.tensors import StoredTensor
 from headrace.transforms.boxes import BoxFilter
 from headrace.transforms.mixing import Mixer
 
@@ -243,9 +240,16 @@ class Dataset:
         """Return the value of a field that is not an image or mask, without decoding anything."""
         return self._plain_value(self._row(index), field)
 
+    def tensor(self, index: int, field: str) -> StoredTensor:
+        """Return the stored bytes of a tensor and their type. `array()` of it is the tensor."""
+        batch, at = self._files.index.locate(row := self._row(index))
+        if field not in batch.tensors:
+            raise KeyError(f"{field!r} must be a field of tensors; those are {', '.join(batch.tensors) or 'none'}")
+        return stored_tensor(self, Place(row, batch, at), field)
+
     def _plain_value(self, row: int, field: str) -> Any:
         batch, at = self._files.index.locate(row)
-        if field not in batch.values:
+        if field not in batch.values and field not in batch.tensors:
             raise KeyError(f"{field!r} must be a field of values; those are {', '.join(batch.values) or 'none'}")
         return read_value(self, Place(row, batch, at), field)
 
@@ -279,11 +283,11 @@ class Dataset:
             raise KeyError(
                 f"{field!r} must be an image or mask field; those are {', '.join(batch.renditions) or 'none'}"
             )
-        wanted = None if format is None else FORMAT_CODES[stored_format(format)]
+        wanted = None if format is None else schema.FORMAT_CODES[schema.stored_format(format)]
         for renditions in batch.renditions[field]:
             if wanted in (None, renditions.format[at]):
                 return Rendition.at(renditions, at)
-        found = ", ".join(FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
+        found = ", ".join(schema.FORMAT_NAMES.get(r.format[at], "?") for r in batch.renditions[field])
         raise KeyError(f"{self.row_name(row)} has {field!r} as {found}, not as {format}")
 
     def read(self, index: int, field: str, format: str | None = None) -> tuple[memoryview, Rendition]:  # noqa: A002
@@ -370,8 +374,6 @@ class Dataset:
         self._files = DatasetFiles(self.location, self.storage_options)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
-
-    # Integrity.
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""

@@ -14,8 +14,9 @@ from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
-from headrace.records.rendition import check_made_pixels, decode_color, decoder
+from headrace.records.rendition import check_made_pixels, decode_color, decoder, read_tensor
 from headrace.records.schema import COLOR_DTYPE_CODES, MAX_SIDE, Field
+from headrace.tensors import StoredTensor
 from headrace.transforms.boxes import BoxFilter
 from headrace.transforms.detection.canvas import check_fields, make_canvas
 from headrace.transforms.detection.targets import Targets, join_targets
@@ -202,10 +203,21 @@ class SampleMaker:
 
 def read_value(dataset: Dataset, place: Place, name: str) -> Any:
     """Return the value of a field that has no pixels."""
+    if name in place.batch.tensors:
+        return stored_tensor(dataset, place, name).array()
     values: Mapping[str, Any] = place.batch.values
     try:
         return values[name][place.at]
     except (ValueError, IndexError) as error:
+        raise CorruptDataset(f"{dataset.row_name(place.row)}: field {name!r}: {error}") from error
+
+
+def stored_tensor(dataset: Dataset, place: Place, name: str) -> StoredTensor:
+    """Read a tensor and compare its checksum."""
+    read = dataset._files.shards.read  # noqa: SLF001 - both belong to this room
+    try:
+        return read_tensor(read, dataset.fields[name], place.batch.tensors[name], place.at)
+    except (CorruptDataset, ValueError, IndexError) as error:
         raise CorruptDataset(f"{dataset.row_name(place.row)}: field {name!r}: {error}") from error
 
 

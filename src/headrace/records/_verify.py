@@ -142,8 +142,10 @@ def _check_values(batch: pa.RecordBatch, number: int, manifest: Manifest) -> Ite
     """Report rows with values out of range, and columns of a field that do not agree."""
     first_row = sum(manifest.index.batches[:number])
     for field in manifest.fields:
+        size = field.tensor.n_bytes if field.is_tensor else 0
+        limits = (("length", size, size),) if field.is_tensor else _LIMITS
         for rendition in range(field.renditions):
-            for part, low, high in _LIMITS:
+            for part, low, high in limits:
                 values = to_numpy(batch.column(field.rendition_column(rendition, part)))
                 wrong = np.flatnonzero((values < low) | (values > high))
                 if len(wrong):

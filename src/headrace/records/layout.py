@@ -44,7 +44,7 @@ class Damage(NamedTuple):
 
 
 class StoredCounts:
-    """Counts the renditions of each field by format, and their bytes, over tables of the index."""
+    """Counts the renditions of each image field by format, and the bytes in shards, over tables of the index."""
 
     def __init__(self, fields: tuple[Field, ...]) -> None:
         self.n_bytes = 0
@@ -54,11 +54,10 @@ class StoredCounts:
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         for field in self._fields:
             for rendition in range(field.renditions):
-                codes, lengths = (
-                    to_numpy(rows.column(field.rendition_column(rendition, part))) for part in ("format", "length")
-                )
-                self._codes[field.name] += np.bincount(codes, minlength=256)
-                self.n_bytes += int(lengths.sum())
+                self.n_bytes += int(to_numpy(rows.column(field.rendition_column(rendition, "length"))).sum())
+                if field.is_pixels:
+                    codes = to_numpy(rows.column(field.rendition_column(rendition, "format")))
+                    self._codes[field.name] += np.bincount(codes, minlength=256)
 
     @property
     def formats(self) -> dict[str, dict[str, int]]:

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rendition, one stored encoding of an image: what the index says about it, and how it is decoded."""
+"""A rendition, one stored encoding of an image: what the index says about it, how it is decoded; and stored tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headrace import formats
-from headrace.errors import ImageTooLarge, UnsupportedDataset
-from headrace.records.index.columns import RenditionColumns
+from headrace.errors import CorruptDataset, ImageTooLarge, UnsupportedDataset
+from headrace.records.checksum import crc32c
+from headrace.records.index.columns import RenditionColumns, TensorColumns
 from headrace.records.manifest import shard_name
 from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES, FORMAT_CODES, FORMAT_NAMES
+from headrace.tensors import StoredTensor, TensorType
 
 # `hri`, `png` and `raw` files have checksums; these may decode damaged bytes to wrong pixels.
 UNCHECKED = frozenset(FORMAT_CODES[name] for name in ("jpeg", "webp"))
@@ -54,6 +56,21 @@ class Rendition:
             n_bytes=renditions.length[row],
             checksum=renditions.checksum[row],
         )
+
+
+def read_tensor(
+    read: Callable[[int, int, int], memoryview], type_name: str, columns: TensorColumns, row: int
+) -> StoredTensor:
+    """Read the tensor in one row of a record batch, and compare its checksum."""
+    kind = TensorType.parse(type_name)
+    shard, offset, length = columns.shard[row], columns.offset[row], columns.length[row]
+    where = f"at offset {offset} of {shard_name(shard)}"
+    if length != kind.n_bytes:
+        raise CorruptDataset(f"{where}: the length of a {kind} must be {kind.n_bytes} bytes; the index has {length}")
+    data = read(shard, offset, length)
+    if crc32c(data) != columns.checksum[row]:
+        raise CorruptDataset(f"{where}: the checksum of the bytes does not match the index")
+    return StoredTensor(kind, data)
 
 
 def decode_color(color: str, code: int, channels: int, dtype: int) -> formats.Color:

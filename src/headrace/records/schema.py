@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.tensors import TensorType, is_tensor
+
 FORMAT_CODES = {"hri:fast": 1, "hri:dense": 2, "png": 3, "jpeg": 4, "webp": 5, "raw": 6}
 FORMAT_NAMES = {code: name for name, code in FORMAT_CODES.items()}
 DTYPE_CODES = {"uint8": 1, "uint16": 2, "int16": 3}
@@ -53,6 +55,9 @@ RENDITION_COLUMNS = {
     "checksum": "I",
 }
 
+# Columns of a tensor: the place and the checksum. The type of the field says everything else.
+TENSOR_COLUMNS = ("shard", "offset", "length", "checksum")
+
 # Columns of numbers, by the kind that `columns` gives them.
 _CODES = {"I": "u4", "Q": "u8", "B": "u1", "int64": "i8", "float32": "f4"}
 NUMBERS = {kind: np.dtype(code) for kind, code in _CODES.items()}
@@ -83,7 +88,7 @@ class Boxes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Name and type of a field; images and masks also have a number of renditions."""
+    """Name and type of a field; images and masks also have a number of renditions. A tensor counts as one."""
 
     name: str
     type: str
@@ -94,6 +99,15 @@ class Field:
     @property
     def is_pixels(self) -> bool:
         return self.type in PIXEL_TYPES
+
+    @property
+    def is_tensor(self) -> bool:
+        return is_tensor(self.type)
+
+    @property
+    def tensor(self) -> TensorType:
+        """Dtype and shape of a field of tensors."""
+        return TensorType.parse(self.type)
 
     @property
     def stored(self) -> str:
@@ -126,7 +140,7 @@ def make_fields(types: Mapping[str, str], renditions: Mapping[str, int] | None =
                 f"'_' and must not be 'key'; got {name!r}"
             )
         check_type(name, type_name)
-        count = renditions.get(name, 1) if type_name in PIXEL_TYPES else 0
+        count = renditions.get(name, 1) if type_name in PIXEL_TYPES else int(is_tensor(type_name))
         if type_name in PIXEL_TYPES and not 1 <= count <= MAX_RENDITIONS:
             raise ValueError(f"field {name!r} must have 1 to {MAX_RENDITIONS} renditions; got {count}")
         follows = type_name.startswith("list<") or type_name in SHAPE_TYPES
@@ -144,10 +158,16 @@ def check_type(name: str, type_name: str) -> None:
         return
     if depth == 0 and inner in (*PIXEL_TYPES, "boxes", *SHAPE_TYPES):
         return
+    if is_tensor(type_name):
+        try:
+            TensorType.parse(type_name)
+        except ValueError as error:
+            raise ValueError(f"field {name!r}: {error}") from None
+        return
     known = ", ".join((*PIXEL_TYPES, "boxes", *SHAPE_TYPES, *SCALAR_TYPES))
     raise ValueError(
-        f"field {name!r} must have one of the types {known}, or list<…> of the last four nested at most "
-        f"{MAX_LIST_DEPTH} deep; got {type_name!r}"
+        f"field {name!r} must have one of the types {known}, list<…> of the last four nested at most "
+        f"{MAX_LIST_DEPTH} deep, or tensor<…>; got {type_name!r}"
     )
 
 
@@ -170,6 +190,9 @@ def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
                     yield field.rendition_column(rendition, part), letter
             if field.type == "image":
                 yield f"{field.name}.orientation", "B"
+        elif field.is_tensor:
+            for part in TENSOR_COLUMNS:
+                yield field.rendition_column(0, part), RENDITION_COLUMNS[part]
         elif field.type == "boxes":
             yield field.name, "boxes"
             yield f"{field.name}.labels", "list<int64>"

@@ -15,10 +15,16 @@ from headrace.sources.cityscapes import CityscapesSource
 from headrace.sources.coco import CocoSource
 from headrace.sources.dataset import DatasetSource, is_dataset
 from headrace.sources.folder import ClassFolderSource, FolderSource
+from headrace.sources.huggingface.source import HuggingFaceSource
 from headrace.sources.iterable import IterableSource
 from headrace.sources.parquet import ParquetSource
+from headrace.sources.scientific.dicom import DicomSource
+from headrace.sources.scientific.nifti import NiftiSource
+from headrace.sources.scientific.npy import NpySource
+from headrace.sources.scientific.tiff import TiffSource
 from headrace.sources.segmentation import SegmentationSource
 from headrace.sources.webdataset import WebDatasetSource
+from headrace.sources.yolo import YoloSource
 
 __all__ = [
     "KINDS",
@@ -27,15 +33,21 @@ __all__ = [
     "ClassFolderSource",
     "CocoSource",
     "DatasetSource",
+    "DicomSource",
     "Encoded",
     "FolderSource",
+    "HuggingFaceSource",
     "Item",
     "IterableSource",
+    "NiftiSource",
+    "NpySource",
     "ParquetSource",
     "SegmentationSource",
     "Source",
     "SplitSource",
+    "TiffSource",
     "WebDatasetSource",
+    "YoloSource",
     "is_dataset",
     "open_source",
 ]

@@ -9,17 +9,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import BadSource, HeadraceError
+from headrace.formats import IMAGE_SUFFIXES
 from headrace.sources import _splits, _tar, cityscapes, coco, dataset, folder, iterable, parquet, segmentation
 from headrace.sources import webdataset as wds
-from headrace.sources._paths import folders, has_images, is_image_name, matching_files
+from headrace.sources._paths import folders, has_images, is_image_name, list_images, matching_files
+from headrace.sources.huggingface import source as huggingface
+from headrace.sources.scientific import dicom, nifti, npy, tiff
+from headrace.sources.yolo import is_yolo, open_yolo
 
 if TYPE_CHECKING:
     from headrace.records import Dataset
     from headrace.sources._types import Source
 
-_PATH_KINDS = ("folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset")
+_PATH_KINDS = (
+    "folder",
+    "classes",
+    "segmentation",
+    "webdataset",
+    "parquet",
+    "coco",
+    "cityscapes",
+    "dataset",
+    "npy",
+    "dicom",
+    "nifti",
+    "tiff",
+    "yolo",
+    "huggingface",
+)
 KINDS = ("auto", *_PATH_KINDS, "iterable")
 _ARCHIVES = {"webdataset": _tar.SUFFIXES, "parquet": (".parquet",)}
+_VOLUMES = {"dicom": dicom.SUFFIXES, "nifti": nifti.SUFFIXES, "tiff": tiff.OME_SUFFIXES}
+"""Suffixes by which sources of volumes are detected."""
 _ANNOTATIONS = ("annotations/instances_*.json", "instances_*.json", "_annotations.coco.json")
 
 
@@ -57,6 +78,8 @@ def open_source(
 
 
 def _open_object(source: object, kind: str, split: str | None) -> Source:
+    if kind in ("auto", "huggingface") and huggingface.is_object(source):
+        return huggingface.open_object(source, split)
     if split is not None and not dataset.is_plain(source):
         raise BadSource(f"split needs a path or a dataset; got {type(source).__name__}")
     if kind in ("auto", "dataset") and dataset.is_plain(source):
@@ -71,6 +94,10 @@ def _open_object(source: object, kind: str, split: str | None) -> Source:
 def _open_path(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     if mask_suffix is not None and kind == "auto":
         kind = "segmentation"
+    if kind == "auto" and huggingface.is_saved(path):
+        kind = "huggingface"
+    if kind == "auto" and is_yolo(path):
+        kind = "yolo"
     if kind in ("auto", "segmentation", "coco") or (split is not None and kind in ("folder", "classes")):
         by_split = _split_folders(path, kind, split)
         if by_split:
@@ -90,10 +117,16 @@ def _open(path: Path, kind: str, split: str | None, mask_suffix: str | None) -> 
         "coco": lambda: coco.CocoSource(_annotations(path, split)),
         "cityscapes": lambda: _cityscapes(path, split),
         "dataset": lambda: dataset.DatasetSource(path, split=split),
+        "npy": lambda: npy.NpySource(path),
+        "dicom": lambda: dicom.DicomSource(path),
+        "nifti": lambda: nifti.NiftiSource(path),
+        "tiff": lambda: tiff.TiffSource(path),
+        "yolo": lambda: open_yolo(path, split),
+        "huggingface": lambda: huggingface.open_saved(path, split),
     }
     if kind not in openers:
         raise BadSource(f"a source of kind {kind!r} must be an iterable of dicts; got a path")
-    if split is not None and kind in ("folder", "classes"):
+    if split is not None and kind in ("folder", "classes", "npy", *_VOLUMES):
         raise BadSource(f"{path} has no split {split!r}: it has no folder of that name")
     if mask_suffix is not None and kind != "segmentation":
         raise BadSource(f"mask_suffix needs a source of kind 'segmentation'; got {kind!r}")
@@ -173,10 +206,14 @@ def _holds_files(path: Path) -> bool:
 
 
 def _detect_file(path: Path) -> str:
-    for kind, suffixes in {**_ARCHIVES, "coco": (".json",)}.items():
+    for kind, suffixes in {**_ARCHIVES, "coco": (".json",), **_VOLUMES}.items():
         if path.name.lower().endswith(suffixes):
             return kind
-    found = "is neither a folder nor a .tar, .tar.gz, .parquet or .json file" if path.exists() else "does not exist"
+    found = (
+        "is neither a folder nor a .tar, .tar.gz, .parquet, .json, .yaml, .dcm, .nii or .ome.tif file"
+        if path.exists()
+        else "does not exist"
+    )
     raise BadSource(f"{path} {found}")
 
 
@@ -199,17 +236,36 @@ def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
 
 
 def _detect_folder(path: Path) -> str:
+    if npy.holds_tensors(path):
+        return "npy"
+    if kind := _volume_kind(path):
+        return kind
     if _holds_files(path):
         return "folder"
     with_images = [name for name in folders(str(path)) if has_images(str(path), name)]
     if not with_images:
         raise BadSource(
             f"{path} has no known layout. Looked for, in this order: dataset.json (dataset), leftImg8bit/ and "
-            "gtFine/ (cityscapes), annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz "
-            "(webdataset), *.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), images (folder), "
-            "folders with images (classes)"
+            "gtFine/ (cityscapes), data.yaml (yolo), state.json or dataset_dict.json (huggingface), "
+            "annotations/instances_*.json or _annotations.coco.json (coco), *.tar or *.tar.gz (webdataset), "
+            "*.parquet or data/*.parquet (parquet), images/ and masks/ (segmentation), *.dcm (dicom), "
+            "*.nii or *.nii.gz (nifti), *.ome.tif (tiff), images (folder), folders with images (classes)"
         )
     return "classes" if len(with_images) > 1 else "folder"
+
+
+def _volume_kind(path: Path) -> str | None:
+    """Return the kind of volumes that a folder contains, if it contains nothing else."""
+    suffixes = tuple(suffix for each in _VOLUMES.values() for suffix in each)
+    known = (*suffixes, *IMAGE_SUFFIXES)
+    first = next(list_images(str(path), accepts=lambda name: name.lower().endswith(known)), None)
+    if first is None or not first.path.lower().endswith(suffixes):
+        return None
+    kind, own = next((kind, own) for kind, own in _VOLUMES.items() if first.path.lower().endswith(own))
+    others = list_images(
+        str(path), accepts=lambda name: name.lower().endswith(known) and not name.lower().endswith(own)
+    )
+    return kind if next(others, None) is None else None
 
 
 def _segmentation(path: Path, split: str | None, mask_suffix: str | None) -> Source:

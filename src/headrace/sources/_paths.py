@@ -22,7 +22,7 @@ from headrace.formats import IMAGE_SUFFIXES
 from headrace.sources._types import MAX_FILE_BYTES, Encoded, Ignored, Item, as_utf8, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -73,20 +73,22 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES)
 
 
-def list_images(root: str, below: str = "", ignored: Ignored | None = None) -> Iterator[Found]:
-    """Yield the images under `root/below`, ordered by the bytes of their paths.
+def list_images(
+    root: str, below: str = "", ignored: Ignored | None = None, accepts: Callable[[str], bool] = is_image_name
+) -> Iterator[Found]:
+    """Yield the images under `root/below`, ordered by the bytes of their paths; `accepts` decides by the name.
 
-    Names that start with a dot are skipped. Files without an image suffix are counted in `ignored`. Memory holds the
+    Names that start with a dot are skipped. Files that are not accepted are counted in `ignored`. Memory holds the
     names of one folder and of the folders above it.
     """
     real_root = os.path.realpath(root)
-    pending = [_listing(root, below, real_root, ignored)]
+    pending = [_listing(root, below, real_root, ignored, accepts)]
     while pending:
         entry = next(pending[-1], None)
         if entry is None:
             pending.pop()
         elif isinstance(entry, str):
-            pending.append(_listing(root, entry, real_root, ignored))
+            pending.append(_listing(root, entry, real_root, ignored, accepts))
         else:
             yield entry
 
@@ -115,7 +117,9 @@ def folders(path: str) -> list[str]:
     return sorted((checked_name(entry.name, path) for entry in found), key=str.encode)
 
 
-def _listing(root: str, below: str, real_root: str, ignored: Ignored | None) -> Iterator[str | Found]:
+def _listing(
+    root: str, below: str, real_root: str, ignored: Ignored | None, accepts: Callable[[str], bool]
+) -> Iterator[str | Found]:
     """Yield folders (as text) and images of one folder; folders sort as if their names ended in `/`."""
     path = join(root, below) if below else root
     found = []
@@ -124,7 +128,7 @@ def _listing(root: str, below: str, real_root: str, ignored: Ignored | None) -> 
             if entry.name.startswith("."):
                 continue
             is_folder = _is_folder(entry)
-            if is_folder or is_image_name(entry.name):
+            if is_folder or accepts(entry.name):
                 found.append((os.fsencode(entry.name) + b"/" * is_folder, entry))
             elif ignored is not None:
                 ignored.add(f"{below}/{entry.name}" if below else entry.name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace import formats
-from headrace.errors import BadSource
+from headrace.errors import BadSource, MissingExtra
 
 _MAX_SUFFIXES = 20
 _OTHER_SUFFIXES = "with other suffixes"
@@ -157,3 +158,12 @@ def field_name(name: str) -> str:
     """Return a valid name for an index column: no dots, control characters or leading underscores, and not `key`."""
     cleaned = "".join("_" if char == "." or ord(char) < 32 else char for char in name).lstrip("_")[:128]
     return "key_" if cleaned == "key" else cleaned or "unnamed"
+
+
+def require(module: str, extra: str, what: str) -> Any:
+    """Import an optional package; if it is not installed, the error names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise MissingExtra(f"{package} is needed to read {what}: pip install 'headrace[{extra}]'") from None

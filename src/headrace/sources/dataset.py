@@ -54,6 +54,7 @@ class DatasetSource:
                 raise BadSource(error.args[0]) from None
         fields = self._dataset.manifest.fields
         self._pixels = {field.name: field.type for field in fields if field.is_pixels}
+        self._tensors = {field.name: field.tensor.n_bytes for field in fields if field.is_tensor}
         self.path, self.classes = self._dataset.path, self._dataset.classes
         self.keypoints = self._dataset.keypoints
         self.fields = {field.name: field.declared for field in fields}
@@ -61,12 +62,13 @@ class DatasetSource:
     def items(self) -> Iterator[Item]:
         dataset = self._dataset
         sizes = sum((dataset.column(f"{name}.0.length").astype(np.int64) for name in self._pixels), np.int64(0))
+        sizes = sizes + np.int64(sum(self._tensors.values()))
         upright = np.ones(len(dataset), np.uint8)
         turned = [
             dataset.column(f"{name}.orientation") if kind == "image" else upright for name, kind in self._pixels.items()
         ]
         content = int(dataset.fingerprint, 16)  # labels and other values have no checksums
-        stamps = [dataset.column(f"{name}.0.checksum") for name in self._pixels]
+        stamps = [dataset.column(f"{name}.0.checksum") for name in (*self._pixels, *self._tensors)]
         for index, n_bytes in enumerate(np.broadcast_to(sizes, len(dataset))):
             stamp = (hash(tuple(int(column[index]) for column in stamps)) + content) % 2**64
             yield Item(dataset.key(index), int(n_bytes), (index, *(int(column[index]) for column in turned)), stamp)
@@ -78,6 +80,8 @@ class DatasetSource:
         for name, kind in self._dataset.fields.items():
             if name in turned:
                 sample[name] = self._image(item.key, index, name, turned[name])
+            elif name in self._tensors:
+                sample[name] = self._dataset.tensor(index, name)
             else:
                 value = self._dataset.value(index, name)
                 sample[name] = (value.xyxy, value.labels) if kind == "boxes" else value

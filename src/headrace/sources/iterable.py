@@ -24,6 +24,7 @@ from headrace import formats
 from headrace.codec.images import as_image
 from headrace.errors import BadSource, UnsupportedImage
 from headrace.sources._types import Encoded, Item, encoded, field_name
+from headrace.tensors import tensor_of
 
 KEY = "__key__"
 _PIXELS = ("uint8", "uint16", "int16")
@@ -34,7 +35,9 @@ class IterableSource:
 
     An array of two or three dimensions, a Pillow image, and bytes that start like an image file are images, or masks if
     the field's name contains mask or seg. A pair of `[N, 4]` and `[N]`, or a dict of `boxes` and `labels`, are boxes.
-    The key is `__key__` if there is one, or else the number of the sample.
+    An array of another dtype, or of more dimensions, is a tensor: all samples must have its dtype and shape. One
+    dimension is a list, unless `fields` says `tensor<float32,[768]>`. The key is `__key__` if there is one, or else the
+    number of the sample.
     """
 
     kind = "iterable"
@@ -117,13 +120,31 @@ def _infer_type(name: str, value: object) -> str:  # noqa: PLR0911 - one return 
         element = _infer_type(name, value[0])
         if element in ("int64", "float32", "str"):
             return f"list<{element}>"
-    if np.ndim(value) in (2, 3):  # type: ignore[arg-type]  # an array or tensor with a dtype that cannot be stored
-        _pixels(value, "image", f"field {name!r} of the first sample")
-        return "image"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return _infer_array(name, value)
     raise BadSource(
         f"the type of field {name!r} cannot be inferred from {type(value).__name__} (or an empty list) in the first "
         "sample; give the fields: IterableSource(samples, fields={...})"
     )
+
+
+def _infer_array(name: str, value: Any) -> str:
+    """Return the type for an array or tensor of two or more dimensions that is not an image as it is."""
+    where, shape = f"field {name!r} of the first sample", tuple(value.shape)
+    dtype = str(value.dtype).rpartition(".")[2]
+    if dtype in (*_PIXELS, "bool") and len(shape) in (2, 3):
+        _pixels(value, "image", where)
+        return "image"
+    try:
+        kind = str(tensor_of(value)[0])
+    except ValueError as error:
+        raise BadSource(f"{where}: {error}") from error
+    if dtype in ("float32", "float64") and len(shape) == 3 and (shape[2] in (1, 3, 4) or shape[0] in (1, 3, 4)):
+        raise BadSource(
+            f"{where} is {dtype} {list(shape)}, which may be an image: scale and round it to uint8 or uint16, or "
+            f"store its numbers as they are with IterableSource(samples, fields={{{name!r}: {kind!r}, ...}})"
+        )
+    return kind
 
 
 def _is_pixels(value: object) -> bool:
@@ -185,6 +206,11 @@ def _measure(sample: Mapping[str, object]) -> tuple[int, int]:
     n_bytes = checksum = 0
     for value in sample.values():
         data = value.data if isinstance(value, Encoded) else value
+        if hasattr(data, "shape") and hasattr(data, "dtype") and not isinstance(data, (np.ndarray, np.generic)):
+            try:
+                data = tensor_of(data)[1]
+            except (TypeError, ValueError):
+                continue  # it is reported when it is stored
         if isinstance(data, np.ndarray):
             n_bytes += data.nbytes
             if data.dtype != object:

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parquet with images in a column, as Hugging Face datasets are published.
 
-An image column is a struct of `bytes` and `path`, or binary whose values are image files. Integers and booleans become
-int64, floats float32 (doubles are rounded), text str, and flat lists of these become lists. Other nested values and
-dates become JSON text. Class names are read from the Hugging Face schema, if the file has one.
+`huggingface/columns.py` says what the columns become.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace import formats
 from headrace.errors import BadSource
 from headrace.sources._paths import require_file
-from headrace.sources._types import MAX_FILE_BYTES, Item, PerThread, encoded, field_name
+from headrace.sources._types import Item, PerThread
+from headrace.sources.huggingface.columns import class_names, describe_columns, read_features, read_value, table_columns
+from headrace.tensors import is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 16  # limits memory: a row group may hold gigabytes of images
 _READ_AHEAD = 2**20
 _MAX_GROUP_ROWS = 2**30  # more is a forged count
-_MASK_WORDS = ("mask", "seg", "annotation", "label")
 
 
 class ParquetSource:
@@ -43,12 +42,14 @@ class ParquetSource:
         self._paths = tuple(os.fspath(path) for path in paths)
         self._cursor: PerThread[_Cursor] = PerThread()
         self._first, schema = _first_schema(self._paths)
-        features = _features(schema)
-        self._columns = _columns(self._first, schema, features)
+        features = read_features(schema)
+        self._columns = table_columns(self._first, schema, features, partial(_holds_images, self._first))
         self.fields = {name: kind for name, (_, kind) in self._columns.items()}
-        if "image" not in self.fields.values():
-            raise BadSource(f"{self._first} has no image column; its columns are {', '.join(schema.names)}")
-        self.classes = _class_names(features)
+        if not any(kind == "image" or is_tensor(kind) for kind in self.fields.values()):
+            raise BadSource(
+                f"{self._first} has no image column and no tensors; its columns are {', '.join(schema.names)}"
+            )
+        self.classes = class_names(features)
 
     def items(self) -> Iterator[Item]:
         for number, path in enumerate(self._paths):
@@ -67,10 +68,12 @@ class ParquetSource:
         """Return the rows and bytes of each row group; raise BadSource if the columns differ from the first file's."""
         with _as_bad_source(path):
             file = _open(path)
-            found = _columns(path, file.schema_arrow, _features(file.schema_arrow))
+            schema = file.schema_arrow
+            found = table_columns(path, schema, read_features(schema), partial(_holds_images, path))
             if found != self._columns:
                 raise BadSource(
-                    f"{path} has the columns {_describe(found)}, but {self._first} has {_describe(self._columns)}"
+                    f"{path} has the columns {describe_columns(found)}, but {self._first} has "
+                    f"{describe_columns(self._columns)}"
                 )
             heads = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
             sizes = [(head.num_rows, max(head.total_byte_size, 0)) for head in heads]
@@ -86,7 +89,7 @@ class ParquetSource:
         batch, row = cursor.find(place)
         where = f"{path}, row group {group}, row {place}"
         return {
-            name: _value(batch.column(column)[row], kind, f"{where}, {column}")
+            name: read_value(batch.column(column)[row], kind, f"{where}, {column}")
             for name, (column, kind) in self._columns.items()
         }
 
@@ -152,104 +155,9 @@ def _as_bad_source(path: str) -> Iterator[None]:
         raise BadSource(f"{path} cannot be read as Parquet: {type(error).__name__}: {error}") from error
 
 
-def _features(schema: pa.Schema) -> dict[str, Any]:
-    """Return the Hugging Face features by column; empty if the file has none that are valid."""
-    try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return features if isinstance(features, dict) else {}
-
-
-def _class_names(features: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return the names of the ClassLabel column; None if there are several, because their labels differ in meaning."""
-    found = [f["names"] for f in features.values() if isinstance(f, dict) and isinstance(f.get("names"), list)]
-    return tuple(map(str, found[0])) if len(found) == 1 else None
-
-
-def _columns(path: str, schema: pa.Schema, features: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return field name → column and type."""
-    columns: dict[str, tuple[str, str]] = {}
-    for column in schema:
-        if column.name.startswith("__index_level_"):
-            continue  # pandas' row numbers
-        feature = features.get(column.name)
-        is_image = isinstance(feature, dict) and feature.get("_type") == "Image"
-        name = field_name(column.name)
-        if name in columns:
-            raise BadSource(f"{path} has two columns for the field {name!r}; rename one")
-        columns[name] = (column.name, _type(path, column, is_image=is_image))
-    return columns
-
-
-def _type(path: str, column: pa.Field, *, is_image: bool) -> str:
-    import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
-
-    kind = column.type
-    is_binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    names = {kind.field(i).name for i in range(kind.num_fields)} if pa.types.is_struct(kind) else set()
-    if names == {"bytes", "path"} or (is_binary and (is_image or _holds_images(path, column.name))):
-        return "mask" if any(word in column.name.lower() for word in _MASK_WORDS) else "image"
-    if is_image:
-        raise BadSource(
-            f"{path}: the image column {column.name!r} must be binary or a struct of bytes and path; it is {kind}"
-        )
-    if is_binary:
-        return "bytes"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        element = _scalar_type(kind.value_type)
-        return f"list<{element}>" if element else "str"
-    return _scalar_type(kind) or "str"
-
-
-def _scalar_type(kind: pa.DataType) -> str | None:
-    import pyarrow as pa  # noqa: PLC0415 - heavy, and only Parquet needs it here
-
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return "int64"
-    if pa.types.is_floating(kind):
-        return "float32"
-    return "str" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
-
-
 def _holds_images(path: str, column: str) -> bool:
     """Return whether the first value of a binary column is an image file."""
     for batch in _open(path).iter_batches(1, columns=[column], use_threads=False):
         value = batch.column(0)[0]
         return bool(value.is_valid and len(value.as_buffer()) and formats.sniff(value.as_buffer()) is not None)
     return False
-
-
-def _value(scalar: pa.Scalar[Any], kind: str, where: str) -> object:
-    if not scalar.is_valid:
-        raise BadSource(f"{where}, must not be null: every sample needs every field")
-    if kind in ("image", "mask"):
-        return encoded(_image_bytes(scalar, where), where)
-    value = scalar.as_py()
-    if kind == "int64":
-        if not -(2**63) <= value < 2**63:
-            raise BadSource(f"{where}, must fit in 64 bits; got {value}")
-        return int(value)
-    if kind == "str" and not isinstance(value, str):
-        return json.dumps(value, default=str, ensure_ascii=False)
-    if kind.startswith("list<") and None in value:
-        raise BadSource(f"{where}, must not contain null")
-    if kind == "list<int64>":
-        return [int(number) for number in value]
-    return value
-
-
-def _image_bytes(scalar: pa.Scalar[Any], where: str) -> memoryview:
-    value = scalar["bytes"] if hasattr(scalar, "keys") else scalar
-    if not value.is_valid:
-        raise BadSource(f"{where}, must contain the bytes of the image; it has only a path, and paths are not read")
-    contents = memoryview(value.as_buffer())
-    if len(contents) > MAX_FILE_BYTES:
-        raise BadSource(f"{where}, has {len(contents)} bytes; an image file must have at most {MAX_FILE_BYTES}")
-    return contents
-
-
-def _describe(columns: dict[str, tuple[str, str]]) -> str:
-    return ", ".join(f"{column}: {kind}" for column, kind in columns.values())

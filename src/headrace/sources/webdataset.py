@@ -8,6 +8,7 @@
 | `.cls`, `.class` | `label` | int64 |
 | `.count`, `.id`, `.index`, `.inx` | the suffix | int64 |
 | `.json`, `.text`, `.transcript`, `.txt` | the suffix | str |
+| `.npy` | the suffix | tensor of the dtype and shape of the first one; bytes if it is none |
 | anything else | the suffix | bytes |
 
 The first intact sample determines the fields. A plain `.tar` is read at random. A compressed one (`.tar.gz`, `.tgz`) is
@@ -17,13 +18,16 @@ unpacked from its start up to each sample, by every worker; unpack it first if y
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.errors import BadSource
+from headrace.errors import BadSource, HeadraceError
+from headrace.formats.optional import read_npy
 from headrace.sources import _tar
 from headrace.sources._paths import is_image_name, read_range
 from headrace.sources._types import Ignored, Item, PerThread, encoded, field_name
+from headrace.tensors import is_tensor, tensor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,13 +65,23 @@ class WebDatasetSource:
         self._unpacked: PerThread[_tar.Archive] = PerThread()
         self.ignored = Ignored()
         path, first = self._first_sample()
-        self.fields = dict(map(_field, first.parts))
+        self.fields = dict(self._field(path, part) for part in first.parts)
         if len(self.fields) != len(first.parts):
             raise BadSource(
                 f"{path}: two files of sample {first.name!r} are the same field; rename one: {_suffixes(first.parts)}"
             )
-        if "image" not in self.fields.values():
-            raise BadSource(f"{path}: the first sample, {first.name!r}, has no image; it has {_suffixes(first.parts)}")
+        if not any(kind == "image" or is_tensor(kind) for kind in self.fields.values()):
+            raise BadSource(
+                f"{path}: the first sample, {first.name!r}, has no image or tensor; it has {_suffixes(first.parts)}"
+            )
+
+    def _field(self, path: str, part: Part) -> tuple[str, str]:
+        """Return the name and type of the field for a file of the first sample."""
+        name, kind = _field(part)
+        if kind == "bytes" and part[0].endswith(_ARRAY):
+            with suppress(HeadraceError, ValueError):
+                return name, str(tensor_of(read_npy(self._read(path, part)))[0])
+        return name, kind
 
     def _first_sample(self) -> tuple[str, _Group]:
         """Return the first intact sample and its archive."""
@@ -100,7 +114,10 @@ class WebDatasetSource:
         sample: dict[str, object] = {}
         for part in parts:
             name, kind = _field(part)
-            if self.fields.get(name) != kind or name in sample:
+            own = self.fields.get(name, "")
+            if is_tensor(own) and part[0].endswith(_ARRAY):
+                kind = own
+            if own != kind or name in sample:
                 raise BadSource(
                     f"{path}: sample {item.key!r} has a file '.{part[0]}', which the first sample does not have"
                 )
@@ -176,6 +193,11 @@ def _value(kind: str, contents: bytes, where: str) -> object:
         return encoded(contents, where)
     if kind == "bytes":
         return contents
+    if is_tensor(kind):
+        try:
+            return read_npy(contents)
+        except HeadraceError as error:
+            raise BadSource(f"{where}: {error}") from error
     if len(contents) > _MAX_TEXT_BYTES:
         raise BadSource(f"{where} has {len(contents)} bytes; a text or number must have at most {_MAX_TEXT_BYTES}")
     try:

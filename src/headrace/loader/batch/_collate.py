@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,9 +25,10 @@ MASK_FILL = 255
 class RaggedRule:
     """How samples of different shapes become a field of a batch."""
 
-    def __init__(self, ragged: Ragged, *, layout: Layout, masks: Sequence[str]) -> None:
+    def __init__(self, ragged: Ragged, *, layout: Layout, masks: Sequence[str], fixed: Iterable[str] = ()) -> None:
+        """Create the rule; `fixed` are fields of tensors, which all have one shape."""
         self.pads, self.refuses = ragged == "pad", ragged == "error"
-        self._layout, self._masks = layout, frozenset(masks)
+        self._layout, self._masks, self.fixed = layout, frozenset(masks), frozenset(fixed)
 
     def entries(self, field: str, stack: Stack, row_name: RowNamer) -> dict[str, Stack]:
         """Return the entries of a batch for a pixel field: the field and, if it is padded, its sizes."""
@@ -93,7 +94,8 @@ class Collator:
         batch: dict[str, Any] = {}
         for field in samples[0]:
             column = [_entry(samples, at, field, row_name) for at in range(len(samples))]
-            if self._ragged.pads and all(self._is_array(value) and value.ndim >= 2 for value in column):
+            pads = self._ragged.pads and field not in self._ragged.fixed
+            if pads and all(self._is_array(value) and value.ndim >= 2 for value in column):
                 arrays = [value if isinstance(value, np.ndarray) else self._output.to_numpy(value) for value in column]
                 entries = self._ragged.entries(field, arrays, row_name)
                 batch.update({key: self._output.tensor(np.asarray(stack)) for key, stack in entries.items()})

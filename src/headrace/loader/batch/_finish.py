@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.loader._options import Options
 from headrace.loader._threads import StopSign
@@ -18,6 +19,8 @@ from headrace.loader.batch.output import Output, as_tensors
 from headrace.loader.pixels._engine import PixelSource, Rows, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft, SampleErrors
 from headrace.records import Dataset
+from headrace.records.schema import PIXEL_TYPES
+from headrace.tensors import BFLOAT16, TensorType, bfloat16_dtype, is_tensor
 from headrace.transforms import Compiled
 from headrace.transforms.detection.targets import Targets, join_targets
 from headrace.transforms.mixing import Mixer
@@ -37,7 +40,10 @@ class Finisher:
         self._fields, self._box_filter = options.fields, options.box_filter
         types = self._types = dataset.fields
         self._flip_pairs = dataset.flip_pairs
-        self._pixel_names = pixel_fields(dataset, options.fields)
+        self._stored_names = stored_fields(dataset, options.fields)
+        self._tensors = {name: TensorType.parse(types[name]) for name in options.fields if is_tensor(types[name])}
+        if output.kind is np.ndarray and any(kind.dtype == BFLOAT16 for kind in self._tensors.values()):
+            bfloat16_dtype()  # raises, if it is missing
         self._image = next((name for name, kind in types.items() if kind == "image"), None)
         self._owners = {field.name: field.of for field in dataset.manifest.fields if field.of}
         self._boxes = [
@@ -48,9 +54,9 @@ class Finisher:
         self._moves_boxes = bool(self._boxes and self._image is not None and compiled.transforms)
         soft = {item.options().labels for item in compiled.mixes}
         self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")} - soft
-        self._errors = SampleErrors(dataset, self._pixel_names, seed=seed, on_error=options.on_error, meters=meters)
-        masks = [name for name in self._pixel_names if types[name] == "mask"]
-        self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks)
+        self._errors = SampleErrors(dataset, self._stored_names, seed=seed, on_error=options.on_error, meters=meters)
+        masks = [name for name in options.fields if types[name] == "mask"]
+        self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks, fixed=self._tensors)
         self._collator = Collator(output, self._ragged)
         self.callables = SampleCallables(compiled.per_sample, options.threads)
         self._by_sample = bool(compiled.per_sample) or options.collate_fn is not None
@@ -67,8 +73,11 @@ class Finisher:
         failed = draft.batch.failures()
         stacks = self._errors.settle(draft, source, stop) if failed else take_pixels(draft.batch)
         started = time.perf_counter()
-        pixels = dict(zip(self._pixel_names, stacks, strict=True))
+        pixels = dict(zip(self._stored_names, stacks, strict=True))
         values = {name: self._gather.values(name, draft.rows) for name in self._fields if name not in pixels}
+        values |= {
+            name: self._output.numbers(kind, as_rows(pixels.pop(name), kind)) for name, kind in self._tensors.items()
+        }
         if self._moves_boxes:
             values |= self._moved(values, draft.rows, draft.epoch)
         if self._mixer is not None and len(draft.rows):
@@ -206,6 +215,18 @@ def _single(views: list[Any]) -> Any:
     return views[0] if len(views) == 1 else views
 
 
+def as_rows(stack: Stack, kind: TensorType) -> npt.NDArray[np.uint8]:
+    """Return the tensors of a batch as bytes, `[samples, bytes]`. If samples were replaced, they may be a list."""
+    rows = stack if isinstance(stack, np.ndarray) else np.array(stack, np.uint8)
+    return rows.reshape(-1, kind.n_bytes)
+
+
+def stored_fields(dataset: Dataset, fields: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields that lie in shards: images, masks and tensors."""
+    kinds = dataset.fields
+    return tuple(name for name in fields if kinds[name] in PIXEL_TYPES or is_tensor(kinds[name]))
+
+
 def pixel_fields(dataset: Dataset, fields: Sequence[str]) -> tuple[str, ...]:
     """Return the fields that hold images or masks."""
-    return tuple(name for name in fields if dataset.fields[name] in ("image", "mask"))
+    return tuple(name for name in fields if dataset.fields[name] in PIXEL_TYPES)

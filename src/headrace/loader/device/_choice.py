@@ -18,6 +18,7 @@ from headrace.loader.device._plan import view_transforms
 from headrace.loader.device._transfer import Transfer
 from headrace.records import Dataset
 from headrace.records.schema import DTYPE_NAMES, FORMAT_CODES, stored_format
+from headrace.tensors import is_tensor
 from headrace.transforms import (
     CenterCrop,
     Compiled,
@@ -131,6 +132,10 @@ class DecodeChoice:
             return "no device is given: set device='cuda'"
         if options.output != "torch":
             return f"a device decodes to PyTorch tensors, and output is {options.output!r}"
+        if any(is_tensor(self._dataset.fields[name]) for name in options.fields):
+            return (
+                "the loader also loads tensors, which are read on the CPU: load them with another loader, by `fields`"
+            )
         stored = [(name, form) for name in self._pixels for form in self._dataset.formats.get(name, {})]
         if not any(form in DEVICE_FORMATS for _, form in stored):
             return "the dataset has no image or mask in the format hri, the only one that a device decodes"

@@ -26,18 +26,20 @@ Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
 Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]] | tuple[Any, ...]
 """A field of a batch: one array if all samples have one shape, else one array per sample. With `MultiCrop`, a tuple of
 these, one for each group of views."""
-FieldPart: TypeAlias = tuple[str, list[tuple[_core.Transform, int]], Rows]
-"""What one array of a batch is made of: (field, transforms and their numbers of views, rows of the dataset)."""
+FieldPart: TypeAlias = tuple[str, list[tuple[_core.Transform, int]] | int, Rows]
+"""What one array of a batch is made of: (field, transforms and their numbers of views or a tensor's bytes, rows)."""
 
 
 class PixelBatch(Protocol):
-    """The images and masks of some samples, in progress. Dropping it cancels the work."""
+    """The images, masks and tensors of some samples, in progress. Dropping it cancels the work."""
 
     def wait(self, timeout: float) -> bool:
         """Wait without the GIL; True when all samples are done or have failed."""
 
     def take(self) -> list[Stack]:
-        """Return the pixels of each field. Their memory is reused when the last view of it is gone.
+        """Return the pixels of each field; of tensors the bytes, `[samples, bytes]`.
+
+        Their memory is reused when the last view of it is gone.
 
         If samples differ in shape, several views of a sample are a list, and a sample that failed may be None.
         """
@@ -125,7 +127,12 @@ class EngineSource:
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
         boxes = [name for name, kind in dataset.fields.items() if kind == "boxes"]
         self._boxes = boxes[0] if compiled.needs_boxes else None  # exactly one: check_fields
-        self._groups = {name: compiled.core_groups(dataset.fields[name]) for name in self._names}
+        # How a field is made: groups of views, or the bytes of a tensor.
+        self._groups: dict[str, Any] = {
+            field.name: field.tensor.n_bytes if field.is_tensor else compiled.core_groups(field.type)
+            for field in dataset.manifest.fields
+            if field.name in self._names
+        }
         identity = dataset.manifest.identity if shards is None else None
         if shards is None:
             shards = [
@@ -167,9 +174,12 @@ class EngineSource:
 
     def submit_columns(self, columns: Sequence[list[Columns]], rows: Rows, epoch: int) -> PixelBatch:
         """Submit a batch whose images are where these columns say, for each field and rendition."""
-        return self._submit([*zip(self._groups.values(), columns, strict=True)], rows, epoch)
+        made = [self._groups[name] for name in self._names]
+        return self._submit([*zip(made, columns, strict=True)], rows, epoch)
 
-    def _submit(self, fields: list[Any], rows: Rows, epoch: int) -> PixelBatch:
+    def _submit(self, parts: list[tuple[Any, list[Columns]]], rows: Rows, epoch: int) -> PixelBatch:
+        # Tensors have one rendition.
+        fields = [(how, each[0] if isinstance(how, int) else each) for how, each in parts]
         boxes = None if self._boxes is None else self._boxes_of(rows)
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch, boxes=boxes)
         return InlineBatch(batch, self._engine) if self._inline else batch

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, TransformError
 from headrace.loader._options import Options
 from headrace.loader.pixels._engine import EngineSource, FieldPart, PixelBatch, Rows, Stack
 from headrace.records import Dataset
+from headrace.records.schema import PIXEL_TYPES
 from headrace.transforms import Compiled
 from headrace.transforms.detection.canvas import N_TILES, MosaicTiles, Partners, canvas_shape, fill_canvases
 
@@ -33,6 +34,11 @@ class MosaicSource:
     def __init__(
         self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
     ) -> None:
+        tensors = [name for name in names if dataset.fields[name] not in PIXEL_TYPES]
+        if tensors:
+            raise TransformError(
+                f"Mosaic combines images and masks, but the field {tensors[0]!r} holds tensors: omit it from `fields`"
+            )
         self.engine = EngineSource(dataset, names, compiled, seed=seed, options=options)
         self.max_batch_bytes = self.engine.max_batch_bytes
         self.names, self.seed, self.threads = tuple(names), seed, options.threads

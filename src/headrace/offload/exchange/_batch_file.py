@@ -20,6 +20,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,6 +38,7 @@ from headrace.offload.exchange._batch_header import (
     START,
     TENSOR_ALIGNMENT,
     FileLayout,
+    SampleShape,
     bad_batch,
     parse_header,
 )
@@ -46,6 +48,7 @@ from headrace.offload.exchange._names import SUFFIX, VERSION, BatchName, Origin,
 from headrace.records import Dataset
 from headrace.records.rendition import DEFINES_COLOR
 from headrace.records.schema import COLOR_DTYPE_CODES, DTYPE_NAMES
+from headrace.tensors import TensorType, is_tensor
 from headrace.transforms import Compiled
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -112,20 +115,12 @@ def name_arrays(stacks: Mapping[str, Stack], rows: Rows) -> dict[str, npt.NDArra
     return arrays
 
 
-class SampleShape(NamedTuple):
-    """Shape and dtype of the pixels of one sample, all views of a group included."""
-
-    sides: tuple[int, ...]
-    dtype: str
-    n_bytes: int
-
-
 class BatchShape:
-    """The shapes of the pixel fields of one batch."""
+    """The shapes of the arrays of one batch. `groups` are the numbers of arrays of each field; one each if empty."""
 
-    def __init__(self, rows: Rows, fields: Mapping[str, list[SampleShape]], groups: int = 1) -> None:
+    def __init__(self, rows: Rows, fields: Mapping[str, list[SampleShape]], groups: Sequence[int] = ()) -> None:
         self._rows, self._fields, self._groups = rows, fields, groups
-        self.n_bytes = sum(shape.n_bytes for shapes in fields.values() for shape in shapes)  # of its pixels
+        self.n_bytes = sum(shape.n_bytes for shapes in fields.values() for shape in shapes)  # of its pixels and tensors
         self.limits = Limits.of(rows.nbytes + self.n_bytes, 1 + sum(map(len, fields.values())))
 
     def stacked(self, arrays: Arrays) -> list[Stack]:
@@ -133,8 +128,8 @@ class BatchShape:
         rows = arrays.get(ROWS_TENSOR)
         if rows is None or rows.dtype != self._rows.dtype or not np.array_equal(rows, self._rows):
             raise ValueError("its rows are not those of this batch")
-        found, n = [self._field(name, shapes, arrays) for name, shapes in self._fields.items()], self._groups
-        return found if n == 1 else [tuple(found[at : at + n]) for at in range(0, len(found), n)]
+        found = iter([self._field(name, shapes, arrays) for name, shapes in self._fields.items()])
+        return [next(found) if n == 1 else tuple(islice(found, n)) for n in self._groups or [1] * len(self._fields)]
 
     def _field(self, name: str, shapes: list[SampleShape], arrays: Arrays) -> Stack:
         first = shapes[0]
@@ -160,7 +155,12 @@ class BatchShapes:
 
     def __init__(self, dataset: Dataset, names: Sequence[str], compiled: Compiled) -> None:
         self._gather, self._n_groups = dataset.gather, len(compiled.groups)
-        self._groups = compiled.named_groups({name: dataset.fields[name] for name in names})
+        kinds = dataset.fields
+        self._tensors = {name: TensorType.parse(kinds[name]).n_bytes for name in names if is_tensor(kinds[name])}
+        self._groups: dict[str, Any] = {}
+        for name in names:
+            self._groups |= {name: ()} if name in self._tensors else compiled.named_groups({name: kinds[name]})
+        self._counts = [1 if name in self._tensors else self._n_groups for name in names]
         self._max_pixels = compiled.max_pixels
         self._cached: dict[tuple[str, int, int, int, int, int], SampleShape] = {}
 
@@ -170,11 +170,13 @@ class BatchShapes:
         It is also None for an image of more than `max_pixels`, which may fail or not, depending on its crop.
         """
         try:
-            return BatchShape(rows, {name: self._field(name, rows) for name in self._groups}, self._n_groups)
+            return BatchShape(rows, {name: self._field(name, rows) for name in self._groups}, self._counts)
         except HeadraceError:
             return None
 
     def _field(self, name: str, rows: Rows) -> list[SampleShape]:
+        if name in self._tensors:
+            return [SampleShape((self._tensors[name],), "uint8", self._tensors[name])] * len(rows)
         columns = self._gather.pixel_columns(self._groups[name][0], 0, rows)
         stored = (columns[part].tolist() for part in ("height", "width", "channels", "dtype", "format"))
         return [self._shape(name, *each) for each in zip(*stored, strict=True)]

@@ -50,6 +50,14 @@ class FileLayout(NamedTuple):
     """Name, shape, dtype, and offset in the file."""
 
 
+class SampleShape(NamedTuple):
+    """Shape and dtype of the pixels of one sample, all views of a group included."""
+
+    sides: tuple[int, ...]
+    dtype: str
+    n_bytes: int
+
+
 def parse_header(text: bytes, n_bytes: int, expected: dict[str, Any], path: Any) -> FileLayout:
     """Parse a header and check that it is that of the requested batch."""
     try:

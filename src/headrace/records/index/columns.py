@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, Boxes, Field
+from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, TENSOR_COLUMNS, Boxes, Field
 
 
 class Column(Protocol):
@@ -42,19 +42,36 @@ class RenditionColumns(NamedTuple):
         return cls(*(open_column(batch, field.rendition_column(rendition, part), kind) for part, kind in columns))
 
 
-class Batch:
-    """The rows of one record batch: a column for each field, and the renditions of image and mask fields."""
+class TensorColumns(NamedTuple):
+    """The columns of a field of tensors, as in `TENSOR_COLUMNS`."""
 
-    __slots__ = ("key", "renditions", "values")
+    shard: Column
+    offset: Column
+    length: Column
+    checksum: Column
+
+    @classmethod
+    def open(cls, batch: pa.RecordBatch, field: Field) -> TensorColumns:
+        names = ((field.rendition_column(0, part), RENDITION_COLUMNS[part]) for part in TENSOR_COLUMNS)
+        return cls(*(open_column(batch, name, kind) for name, kind in names))
+
+
+class Batch:
+    """The rows of one record batch: a column for each field, the renditions of images and masks, and the tensors."""
+
+    __slots__ = ("key", "renditions", "tensors", "values")
 
     def __init__(self, batch: pa.RecordBatch, fields: tuple[Field, ...]) -> None:
         self.key = open_column(batch, "key", "str")
         self.values: dict[str, Column] = {}
         self.renditions: dict[str, tuple[RenditionColumns, ...]] = {}
+        self.tensors: dict[str, TensorColumns] = {}
         for field in fields:
             if field.is_pixels:
                 renditions = range(field.renditions)
                 self.renditions[field.name] = tuple(RenditionColumns.open(batch, field, r) for r in renditions)
+            elif field.is_tensor:
+                self.tensors[field.name] = TensorColumns.open(batch, field)
             elif field.type == "boxes":
                 self.values[field.name] = _BoxColumn(field.name, batch)
             else:
