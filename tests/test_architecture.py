@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "headrace"
 # Imports point downwards, or sideways where no ring comes of it.
 LAYERS = (
     {"cli", "__main__"},
-    {"building", "offload", "planning", "profiling"},
+    {"building", "offload", "planning", "profiling", "samplers"},
     {"measuring"},
     {"loader"},
     {"formats", "records", "sources", "storage", "transforms"},

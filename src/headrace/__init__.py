@@ -10,7 +10,7 @@ from headrace import codec, errors
 from headrace.codec import decode, encode, inspect
 
 if TYPE_CHECKING:
-    from headrace import transforms
+    from headrace import samplers, transforms
     from headrace.building import BuildReport, Writer, build
     from headrace.loader import Loader
     from headrace.planning import plan
@@ -32,6 +32,7 @@ __all__ = [
     "open",
     "plan",
     "profile",
+    "samplers",
     "transforms",
 ]
 
@@ -46,6 +47,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "open": ("headrace.records", "open_dataset"),
     "plan": ("headrace.planning", "plan"),
     "profile": ("headrace.profiling", "profile"),
+    "samplers": ("headrace.samplers", None),
     "transforms": ("headrace.transforms", None),
 }
 

@@ -35,6 +35,8 @@ from headrace.loader._state import EpochCursor, LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
 from headrace.loader.order._keys import check_seed
+from headrace.loader.sampling._run import check_sampled
+from headrace.loader.sampling._torch_samplers import find_sampler
 from headrace.loader.supply import SupplyProvider, find_provider
 from headrace.records import Dataset, open_dataset
 from headrace.transforms import Compiled
@@ -59,6 +61,10 @@ class Loader:
         fields: Names of the fields to load; None loads all.
         indices: Load only these samples: integers, a slice, or a boolean array.
         weights: Draw samples with replacement, with these relative frequencies; one number per sample.
+        sampler: Which samples each batch has: one of `headrace.samplers`, such as `Buckets()`, or your own. A sampler
+            of PyTorch works too, and gives the samples of this rank; see the how-to about samplers for what its resume
+            means.
+        batch_sampler: A batch sampler of PyTorch, which gives the batches of this rank.
         num_workers: Worker threads. None is one per core; 0 works in the calling thread.
         batches_ahead: Batches that all workers together prepare ahead; more if batches are so small that workers would
             idle.
@@ -109,6 +115,8 @@ class Loader:
         fields: Iterable[str] | None = None,
         indices: Any = None,
         weights: npt.ArrayLike | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
         num_workers: int | None = None,
         batches_ahead: int = 2,
         pin_memory: bool = False,
@@ -168,7 +176,9 @@ class Loader:
             "weights": weights,
             "transform": opened.transform if transform is None else transform,
             "provider": provider,
+            "sampler": find_sampler(sampler, batch_sampler, shuffle=bool(shuffle), weights=weights),
         }
+        check_sampled(self._order["sampler"], provider, batch_sampler, batch_size, drop_last=bool(drop_last))
         self._assemble()
 
     def _assemble(self) -> None:
@@ -180,16 +190,15 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches in a complete epoch."""
-        return len(self._parts.plan(self._ranks()))
+        return self._parts.length(self._ranks())
 
     def __iter__(self) -> LoaderIterator:
         """Start an epoch; an iteration in progress ends."""
         self._end_iteration("another iteration of the same loader started")
         state = self._cursor.start
-        plan = self._parts.plan(self._ranks(), state.samples, state.stop)
-        feed, state_after = self._parts.start(plan, state)
+        feed, length, state_after = self._parts.start(self._ranks(), state)
         self._cursor.start_iteration(state_after)
-        iteration = LoaderIterator(self, feed, self._parts.meters, self._cursor, length=plan.remaining)
+        iteration = LoaderIterator(self, feed, self._parts.meters, self._cursor, length=length)
         self._iteration = weakref.ref(iteration)
         return iteration
 
@@ -272,7 +281,7 @@ class Loader:
         """
         if self._running() is not None:
             raise InvalidState("a state cannot be loaded during an iteration: load it before iter(loader)")
-        self._cursor.load(LoaderState.from_json(state_dict))
+        self._cursor.load(LoaderState.from_json(state_dict), self._parts.load_settings)
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -291,7 +300,7 @@ class Loader:
         `loader.stats().since(earlier)`.
         """
         running = self._running()
-        return self._parts.stats(0 if running is None else running.ready)
+        return self._parts.stats(0 if running is None else running.ready, self._cursor.batches)
 
     def close(self) -> None:
         """End the iteration in progress and all threads, and close all files."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headrace import transforms
 from headrace.loader._options import Options
 from headrace.loader._threads import StopSign
 from headrace.loader.batch._callables import SampleCallables
@@ -22,6 +23,18 @@ from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
 REPEAT = "_repeat"
+
+# Transforms after which an image has its stored size.
+_SAME_SIZE = (
+    transforms.ColorJitter,
+    transforms.GaussianBlur,
+    transforms.GaussianNoise,
+    transforms.Grayscale,
+    transforms.HorizontalFlip,
+    transforms.Normalize,
+    transforms.RandomErasing,
+    transforms.VerticalFlip,
+)
 
 
 class Finisher:
@@ -49,6 +62,7 @@ class Finisher:
         self._errors = SampleErrors(dataset, self._pixel_names, seed=seed, on_error=options.on_error, meters=meters)
         masks = [name for name in self._pixel_names if types[name] == "mask"]
         self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks)
+        self._keeps_size = all(isinstance(each, _SAME_SIZE) for each in compiled.transforms)
         self._collator = Collator(output, self._ragged)
         self.callables = SampleCallables(compiled.per_sample, options.threads)
         self._by_sample = bool(compiled.per_sample) or options.collate_fn is not None
@@ -147,7 +161,8 @@ class Finisher:
                     self._ragged.view_group(field, group, self._row_namer(draft)) for group in pixels[field]
                 ]
             elif self._ragged.pads or isinstance(pixels[field], list):
-                batch.update(self._ragged.entries(field, pixels[field], self._row_namer(draft)))
+                least = draft.padded_shape if self._keeps_size and draft.padded_shape else (0, 0)
+                batch.update(self._ragged.entries(field, pixels[field], self._row_namer(draft), least))
             else:
                 batch[field] = pixels[field]
         if draft.repeat is not None:

@@ -97,12 +97,14 @@ class LoaderStats:
     """`fields` and `predicted` of the loader's plan."""
     offload: Mapping[str, Any] | None = None
     """What offload workers did, if the loader uses them."""
+    sampling: Mapping[str, Any] | None = None
+    """What the sampler or the mixture reports of the epoch in progress, over all ranks: shares, or padding."""
 
     def since(self, earlier: LoaderStats) -> LoaderStats:
         """Return what was done after `earlier`, which this loader returned before.
 
-        Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan
-        and offload are those of this object.
+        Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan,
+        offload and sampling are those of this object.
         """
         counted: dict[str, Any] = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTS}
         formats = {
@@ -175,6 +177,7 @@ def make_stats(
     ready: int,
     plan: Mapping[str, Any] | None,
     offload: Mapping[str, Any] | None,
+    sampling: Mapping[str, Any] | None = None,
 ) -> LoaderStats:
     """Combine the loader's meters with the engine's counters, which are empty if there are no pixel fields."""
     return LoaderStats(
@@ -193,6 +196,7 @@ def make_stats(
         **{ours: engine.get(name, 0) for name, ours in ENGINE_STATE.items()},
         plan=plan,
         offload=offload,
+        sampling=sampling,
         **{name: engine[name] for name in _ENGINE_NUMBERS if name in engine},
     )
 
