@@ -53,6 +53,7 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"shortest_size", OpKind::shortest_size},
     {"letterbox", OpKind::letterbox},
     {"zoom_out", OpKind::zoom_out},
+    {"patch", OpKind::patch},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},

@@ -12,7 +12,7 @@ from headrace.codec import decode, encode, inspect
 if TYPE_CHECKING:
     from headrace import samplers, transforms
     from headrace.building import BuildReport, Writer, build
-    from headrace.loader import Loader
+    from headrace.loader import Loader, Mixture
     from headrace.planning import plan
     from headrace.profiling import profile
     from headrace.records import Dataset
@@ -22,6 +22,7 @@ __all__ = [
     "BuildReport",
     "Dataset",
     "Loader",
+    "Mixture",
     "Writer",
     "build",
     "codec",
@@ -42,6 +43,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "BuildReport": ("headrace.building", "BuildReport"),
     "Dataset": ("headrace.records", "Dataset"),
     "Loader": ("headrace.loader", "Loader"),
+    "Mixture": ("headrace.loader", "Mixture"),
     "Writer": ("headrace.building", "Writer"),
     "build": ("headrace.building", "build"),
     "open": ("headrace.records", "open_dataset"),

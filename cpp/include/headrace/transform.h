@@ -71,6 +71,7 @@ enum class OpKind : std::uint8_t {
   shortest_size,  // most of the longer side (0: any), filter, antialias, how many sizes, the sizes (at most 12)
   letterbox,      // height, width, may grow, in the middle, fill, filter, antialias
   zoom_out,       // probability, factor from, to, fill
+  patch,          // height, width, stride down, across (both 0: at a random place), fill
 };
 
 // What the threshold of `solarize` counts: levels of the image's own depth, of 8 bits, or whole ones of 8 bits.

@@ -6,6 +6,7 @@ from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
 from headrace.loader._pixel_maker import PixelMaker
 from headrace.loader.batch._stats import BusySeconds, FormatStats, LoaderStats, SampleError
+from headrace.loader.sampling._mixture import Mixture
 
 __all__ = [
     "BusySeconds",
@@ -13,6 +14,7 @@ __all__ = [
     "Loader",
     "LoaderIterator",
     "LoaderStats",
+    "Mixture",
     "PixelMaker",
     "SampleError",
     "compiled_transform",

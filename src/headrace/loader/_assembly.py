@@ -30,10 +30,11 @@ from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
+from headrace.loader.pixels._parted import PartTransforms
 from headrace.loader.sampling._protocol import Sampler
 from headrace.loader.sampling._run import Sampling
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
-from headrace.records import Dataset
+from headrace.records import Dataset, Joined
 
 
 class Assembly:
@@ -68,8 +69,15 @@ class Assembly:
         self._pixel_names = pixel_fields(dataset, options.fields)
         self._transfer = Transfer(options)
         self._choice = DecodeChoice(options, dataset, self.compiled, self._pixel_names)
+        own = getattr(dataset, "part_transforms", None)
+        self._parted = (
+            PartTransforms(dataset, self.compiled, own, **{name: getattr(options, name) for name in made})
+            if isinstance(dataset, Joined) and own
+            else None
+        )
         output = make_output(options.output)
-        self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self.meters)
+        shared: dict[str, Any] = {"seed": seed, "options": options, "meters": self.meters}
+        self._finisher = Finisher(dataset, self.compiled, output, parted=self._parted, **shared)
         context = SupplyContext(
             dataset=dataset,
             fields=self._pixel_names,
@@ -115,7 +123,7 @@ class Assembly:
             return DeviceSource(*parts, seed=self._seed, options=self._options, transfer=self._transfer)
         if not self._pixel_names:
             return NoPixels()
-        return EngineSource(*parts, seed=self._seed, options=self._options)
+        return EngineSource(*parts, seed=self._seed, options=self._options, parted=self._parted)
 
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
         """Return everything that determines the content of the batches, as JSON (spec/recipe.md).

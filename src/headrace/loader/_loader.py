@@ -35,6 +35,7 @@ from headrace.loader._state import EpochCursor, LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
 from headrace.loader.order._keys import check_seed
+from headrace.loader.sampling._mixture import Mixture, check_mixture
 from headrace.loader.sampling._run import check_sampled
 from headrace.loader.sampling._torch_samplers import find_sampler
 from headrace.loader.supply import SupplyProvider, find_provider
@@ -51,7 +52,7 @@ class Loader:
     needs no sampler.
 
     Args:
-        dataset: A dataset or its path.
+        dataset: A dataset or its path, or a `headrace.Mixture` of several.
         batch_size: Samples per batch and rank.
         shuffle: Whether each epoch has a new order, a permutation of all samples.
         seed: Seed of the order and the augmentations; None uses the dataset's seed (default 0).
@@ -146,6 +147,8 @@ class Loader:
             decode = "cpu"  # decoding on a device needs a thread
         provider, decode = find_provider(offload, decode)
         opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+        if isinstance(opened, Mixture):
+            decode = check_mixture(decode, plan)
         self.dataset = opened if indices is None else opened.select(indices)
         self.seed = check_seed(opened.seed if seed is None else seed)
         self._options = Options(
@@ -176,7 +179,7 @@ class Loader:
             "weights": weights,
             "transform": opened.transform if transform is None else transform,
             "provider": provider,
-            "sampler": find_sampler(sampler, batch_sampler, shuffle=bool(shuffle), weights=weights),
+            "sampler": find_sampler(opened, sampler, batch_sampler, shuffle=bool(shuffle), weights=weights),
         }
         check_sampled(self._order["sampler"], provider, batch_sampler, batch_size, drop_last=bool(drop_last))
         self._assemble()

@@ -24,7 +24,7 @@ from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
-from headrace.records.index.gather import Gather, Places, row_bits
+from headrace.records.index.gather import Gather, Places
 from headrace.records.index.reading import Index
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
@@ -277,7 +277,6 @@ class Dataset:
 
     def row_name(self, row: int) -> str:
         """Return the name of a row of the complete dataset, or of a copy of it, for messages."""
-        row &= row_bits(self._files.manifest.samples)
         batch, at = self._files.index.locate(row)
         try:
             return f"sample {batch.key[at]!r} (row {row})"
@@ -316,6 +315,11 @@ class Dataset:
     def manifest(self) -> Manifest:
         """The parsed `dataset.json`."""
         return self._files.manifest
+
+    @property
+    def parts(self) -> tuple[Dataset, ...]:
+        """The datasets that this one consists of: itself, unless several are joined."""
+        return (self,)
 
     @property
     def table(self) -> pa.Table:

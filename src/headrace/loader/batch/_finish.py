@@ -16,6 +16,7 @@ from headrace.loader.batch._stats import Meters
 from headrace.loader.batch.output import Output, as_tensors
 from headrace.loader.pixels._engine import PixelSource, Rows, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft, SampleErrors
+from headrace.loader.pixels._parted import PartTransforms
 from headrace.records import Dataset
 from headrace.records.schema import SHAPE_TYPES
 from headrace.transforms import Compiled
@@ -41,8 +42,17 @@ class Finisher:
     """Makes finished batches, in host memory, from drafts whose pixels are done."""
 
     def __init__(
-        self, dataset: Dataset, compiled: Compiled, output: Output, *, seed: int, options: Options, meters: Meters
+        self,
+        dataset: Dataset,
+        compiled: Compiled,
+        output: Output,
+        *,
+        seed: int,
+        options: Options,
+        meters: Meters,
+        parted: PartTransforms | None = None,
     ) -> None:
+        self._parted = parted
         self._dataset, self._compiled, self._output = dataset, compiled, output
         self._seed, self.meters, self._collate_fn = seed, meters, options.collate_fn
         self._gather = dataset.gather
@@ -56,13 +66,13 @@ class Finisher:
             for name, kind in types.items()
             if kind == "boxes" and (name in options.fields or name in map(self._owners.get, options.fields))
         ]
-        self._moves_boxes = bool(self._boxes and self._image is not None and compiled.transforms)
+        self._moves_boxes = bool(self._boxes and self._image is not None and (compiled.transforms or parted))
         soft = {item.options().labels for item in compiled.mixes}
         self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")} - soft
         self._errors = SampleErrors(dataset, self._pixel_names, seed=seed, on_error=options.on_error, meters=meters)
         masks = [name for name in self._pixel_names if types[name] == "mask"]
         self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks)
-        self._keeps_size = all(isinstance(each, _SAME_SIZE) for each in compiled.transforms)
+        self._keeps_size = parted is None and all(isinstance(each, _SAME_SIZE) for each in compiled.transforms)
         self._collator = Collator(output, self._ragged)
         self.callables = SampleCallables(compiled.per_sample, options.threads)
         self._by_sample = bool(compiled.per_sample) or options.collate_fn is not None
@@ -131,14 +141,18 @@ class Finisher:
         """Return the shapes of each sample and view moved with their image."""
         columns = self._gather.pixel_columns(str(self._image), 0, rows)
         sizes = zip(columns["height"].tolist(), columns["width"].tolist(), rows.tolist(), strict=True)
-        move = self._compiled.shapes_kept
         return [
             [
-                move(kind, given, height, width, seed=self._seed, epoch=epoch, sample=row, view=view)
+                self._transforms_of(row).shapes_kept(
+                    kind, given, height, width, seed=self._seed, epoch=epoch, sample=row, view=view
+                )
                 for view, given in enumerate(views)
             ]
             for views, (height, width, row) in zip(shapes, sizes, strict=True)
         ]
+
+    def _transforms_of(self, row: int) -> Compiled:
+        return self._compiled if self._parted is None else self._parted.of(row)
 
     def _moved_boxes(self, boxes: Iterable[Any], rows: Rows, epoch: int) -> list[list[tuple[Any, Any]]]:
         """Return for each sample and view its (boxes, indices of the boxes that were kept)."""
@@ -148,7 +162,8 @@ class Finisher:
         for given, height, width, row in zip(boxes, heights, widths, rows.tolist(), strict=True):
             key = {"seed": self._seed, "epoch": epoch, "sample": row, "min_area": self._min_area}
             views = range(self._compiled.views)
-            moved.append([self._compiled.boxes_kept(given, height, width, **key, view=view) for view in views])
+            transform = self._transforms_of(row)
+            moved.append([transform.boxes_kept(given, height, width, **key, view=view) for view in views])
         return moved
 
     def _finish_by_field(self, draft: Draft, pixels: dict[str, Stack], values: dict[str, Any]) -> dict[str, Any]:

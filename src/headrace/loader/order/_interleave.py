@@ -38,7 +38,7 @@ MIN_BLOCK = 1024
 MAX_BLOCK = 1 << 17
 """The smallest share is one of so many samples. A block takes about 0.2 s then."""
 MAX_TOTAL = 1 << 48
-_SWEEPS = 8
+_SWEEPS = 16
 _MAX_KEPT = 1 << 16  # positions of blocks: 1 MB; but at least two blocks
 
 

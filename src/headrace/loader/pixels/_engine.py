@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from headrace.records import Dataset
 from headrace.records.manifest import MANIFEST, shard_name
 from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
+
+if TYPE_CHECKING:
+    from headrace.loader.pixels._parted import PartTransforms
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
@@ -105,29 +108,37 @@ class EngineSource:
     """
 
     def __init__(
-        self, dataset: Dataset, names: Sequence[str], compiled: Compiled, *, seed: int, options: Options
+        self,
+        dataset: Dataset,
+        names: Sequence[str],
+        compiled: Compiled,
+        *,
+        seed: int,
+        options: Options,
+        parted: PartTransforms | None = None,
     ) -> None:
-        self._seed = seed
+        self._seed, self._parted, self._types = seed, parted, dataset.fields
         self._names = tuple(names)
         self._gather = dataset.gather
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
         self._groups = {name: compiled.core_groups(dataset.fields[name]) for name in self._names}
         shards = [
-            (str(dataset.path / shard_name(number)), shard.n_bytes)
-            for number, shard in enumerate(dataset.manifest.shards)
+            (str(part.path / shard_name(number)), shard.n_bytes, owner)
+            for owner, part in enumerate(dataset.parts)
+            for number, shard in enumerate(part.manifest.shards)
         ]
         # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
         # whenever it opens a shard.
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
         }
-        identity = dataset.manifest.identity
+        identities = [(part.path / MANIFEST, part.manifest.identity) for part in dataset.parts]
         self._engine = _core.Engine(
             shards,
             threads=options.num_workers,
             direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
-            identity=None if identity is None else (str(dataset.path / MANIFEST), *identity),
+            identity=[None if own is None else (str(path), *own) for path, own in identities],
             formats=sorted(formats),
         )
         self.max_batch_bytes = self._engine.max_batch_bytes  # for pixels; samples beyond it fail
@@ -139,10 +150,24 @@ class EngineSource:
 
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Submit a batch, with one call for all its samples. Returns at once."""
+        if self._parted is not None:
+            from headrace.loader.pixels._parted import PartedBatch  # noqa: PLC0415 - it imports this module
+
+            parts = [
+                (self._submit(rows[positions], epoch, self._names, compiled), positions)
+                for compiled, positions in self._parted.groups(rows)
+            ]
+            return PartedBatch(len(rows), parts)
+        return self._submit(rows, epoch, names or self._names)
+
+    def _submit(self, rows: Rows, epoch: int, names: Sequence[str], compiled: Compiled | None = None) -> PixelBatch:
         columns = self._gather.pixel_columns
         fields = [
-            (self._groups[name], [columns(name, number, rows) for number in self._renditions[name]])
-            for name in names or self._names
+            (
+                self._groups[name] if compiled is None else compiled.core_groups(self._types[name]),
+                [columns(name, number, rows) for number in self._renditions[name]],
+            )
+            for name in names
         ]
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
         return InlineBatch(batch, self._engine) if self._inline else batch

@@ -71,7 +71,13 @@ class SampleErrors:
 
     def _error(self, row: int, field: str, rendition: int, kind: str, message: str) -> HeadraceError:
         columns = self._gather.pixel_columns(field, rendition, np.array([row], np.int64))
-        path = self._dataset.path / shard_name(int(columns["shard"][0]))
+        paths = [
+            part.path / shard_name(number)
+            for part in self._dataset.parts
+            for number in range(len(part.manifest.shards))
+        ]
+        shard = int(columns["shard"][0])  # a claim of the index
+        path = paths[shard] if shard < len(paths) else self._dataset.path / shard_name(shard)
         where = f"{self._dataset.row_name(row)}: field {field!r} at offset {int(columns['offset'][0])} of {path}"
         found = getattr(errors, kind, LoaderError)
         error_class = found if isinstance(found, type) and issubclass(found, HeadraceError) else LoaderError

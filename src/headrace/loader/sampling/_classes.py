@@ -16,7 +16,7 @@ from headrace.loader.sampling._positions import UnitSampler
 from headrace.loader.sampling._protocol import OpenSampler, check_copies, column_digest
 from headrace.records import Dataset
 from headrace.records.arrays import to_numpy
-from headrace.records.index.gather import MAX_COPIES
+from headrace.records.index.numbers import MAX_COPIES
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Repeated:
     def open(self, dataset: Dataset) -> OpenSampler:
         """Check that the dataset can have copies."""
         n = len(dataset)
-        check_copies(dataset.manifest.samples, "Repeated")
+        check_copies(dataset, "Repeated")
         length = n * self.times if self.length is None else self.length
         if length > n * self.times:
             raise ValueError(f"Repeated: length must be at most {self.times} times {n} samples; got {length}")
@@ -144,7 +144,7 @@ class Repeated:
 
 
 def _open_classes(dataset: Dataset, by: str, unit: int, length: int | None, name: str) -> OpenSampler:
-    check_copies(dataset.manifest.samples, name)
+    check_copies(dataset, name)
     values = class_numbers(dataset, by, name)
     members = Members(values)
     units = (len(values) if length is None else length) // unit if len(values) else 0

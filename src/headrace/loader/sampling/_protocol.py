@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from headrace.errors import InvalidState
 from headrace.records import Dataset
-from headrace.records.index.gather import COPY_BITS, MAX_COPIES
+from headrace.records.index.numbers import COPY_BITS, MAX_COPIES
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Repeats: TypeAlias = npt.NDArray[np.bool_] | None
@@ -131,8 +131,11 @@ def column_digest(*columns: npt.NDArray[np.int64]) -> str:
     return digest.hexdigest()
 
 
-def check_copies(n: int, what: str) -> None:
-    """Raise ValueError unless a dataset of n rows may have copies."""
+def check_copies(dataset: Dataset, what: str) -> None:
+    """Raise ValueError unless a dataset may have copies."""
+    n = dataset.manifest.samples
+    if getattr(dataset, "patch", None) is not None:
+        raise ValueError(f"{what} does not work with patches: set per_image of headrace.patches instead")
     if n > 1 << COPY_BITS:
         raise ValueError(f"{what} works with datasets of at most 2**{COPY_BITS} samples; this one has {n}")
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import InvalidState, LoaderError
+from headrace.loader.sampling._mixture import Mixture
 from headrace.loader.sampling._protocol import (
     EpochRequest,
     EpochSamples,
@@ -127,8 +128,13 @@ class TorchSamples(EpochSamples):
         return {"batches": self._skipped + g, **sizes}
 
 
-def find_sampler(sampler: Any, batch_sampler: Any, *, shuffle: bool, weights: Any) -> Sampler | None:
+def find_sampler(dataset: Dataset, sampler: Any, batch_sampler: Any, *, shuffle: bool, weights: Any) -> Sampler | None:
     """Return the sampler that the loader's arguments ask for; None for the loader's own order."""
+    if isinstance(dataset, Mixture):
+        for name, other in (("sampler", sampler), ("batch_sampler", batch_sampler), ("weights", weights)):
+            if other is not None:
+                raise ValueError(f"{name} must not be set together with a mixture, which decides the order itself")
+        return dataset.sampler(shuffle=shuffle)
     if sampler is None and batch_sampler is None:
         return None
     if sampler is not None and batch_sampler is not None:

@@ -17,21 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CorruptDataset
+from headrace.records.index.numbers import row_bits
 from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest
 from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, columns
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
-
-COPY_BITS = 30
-"""A sample number is row + 2**30 * copy (spec/order.md §1). Copies of a sample differ in their random draws only."""
-MAX_COPIES = 1 << 18  # a sample number must be below 2**48
-_ROW_BITS = (1 << COPY_BITS) - 1
-
-
-def row_bits(n_rows: int) -> int:
-    """Return the bits of a sample number that are its row. A larger dataset has no copies."""
-    return _ROW_BITS if n_rows <= _ROW_BITS + 1 else -1
 
 
 class Gather:
