@@ -12,7 +12,7 @@ from headrace.codec import decode, encode, inspect
 if TYPE_CHECKING:
     from headrace import samplers, transforms
     from headrace.building import BuildReport, Writer, build
-    from headrace.loader import Loader, Mixture
+    from headrace.loader import Loader, Mixture, patches
     from headrace.planning import plan
     from headrace.profiling import profile
     from headrace.records import Dataset
@@ -31,6 +31,7 @@ __all__ = [
     "errors",
     "inspect",
     "open",
+    "patches",
     "plan",
     "profile",
     "samplers",
@@ -47,6 +48,7 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "Writer": ("headrace.building", "Writer"),
     "build": ("headrace.building", "build"),
     "open": ("headrace.records", "open_dataset"),
+    "patches": ("headrace.loader", "patches"),
     "plan": ("headrace.planning", "plan"),
     "profile": ("headrace.profiling", "profile"),
     "samplers": ("headrace.samplers", None),

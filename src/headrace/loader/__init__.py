@@ -4,6 +4,7 @@
 from headrace.loader._environment import decoders, devices, libraries
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
+from headrace.loader._patches import Patches, patches
 from headrace.loader._pixel_maker import PixelMaker
 from headrace.loader.batch._stats import BusySeconds, FormatStats, LoaderStats, SampleError
 from headrace.loader.sampling._mixture import Mixture
@@ -15,6 +16,7 @@ __all__ = [
     "LoaderIterator",
     "LoaderStats",
     "Mixture",
+    "Patches",
     "PixelMaker",
     "SampleError",
     "compiled_transform",
@@ -22,6 +24,7 @@ __all__ = [
     "devices",
     "libraries",
     "limit_storage",
+    "patches",
     "storage_limit",
 ]
 

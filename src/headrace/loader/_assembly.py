@@ -21,6 +21,7 @@ import numpy.typing as npt
 from headrace import transforms
 from headrace.errors import LoaderError
 from headrace.loader._options import Options, Ranks
+from headrace.loader._patches import Patches
 from headrace.loader._pipeline import Feed, HostSupply, Pipeline, Supply, ThreadFeed
 from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader.batch._finish import Finisher, pixel_fields
@@ -62,7 +63,10 @@ class Assembly:
         self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
         self.sampling = None if sampler is None else Sampling(sampler, dataset, seed, drop_last=options.drop_last)
         chosen = None if self.sampling is None else self.sampling.identity
-        selection = selection_digest(dataset.rows, table, chosen)
+        if isinstance(dataset, Patches):
+            selection = selection_digest(None, table, f"{dataset.identity} {chosen}")
+        else:
+            selection = selection_digest(dataset.rows, table, chosen)
         first = None if self.sampling is None else self.sampling.first_state
         self.first_state = LoaderState(0, 0, seed, shuffle, len(dataset), selection, dataset.fingerprint, sampler=first)
         self.meters = Meters()

@@ -31,6 +31,7 @@ from headrace.loader._options import (
     dtype_name,
     find_ranks,
 )
+from headrace.loader._patches import chosen_transform
 from headrace.loader._state import EpochCursor, LoaderState
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
@@ -52,7 +53,7 @@ class Loader:
     needs no sampler.
 
     Args:
-        dataset: A dataset or its path, or a `headrace.Mixture` of several.
+        dataset: A dataset or its path, a `headrace.Mixture` of several, or `headrace.patches` of one.
         batch_size: Samples per batch and rank.
         shuffle: Whether each epoch has a new order, a permutation of all samples.
         seed: Seed of the order and the augmentations; None uses the dataset's seed (default 0).
@@ -177,7 +178,7 @@ class Loader:
         self._order = {
             "shuffle": bool(shuffle),
             "weights": weights,
-            "transform": opened.transform if transform is None else transform,
+            "transform": chosen_transform(self.dataset, transform, provider),
             "provider": provider,
             "sampler": find_sampler(opened, sampler, batch_sampler, shuffle=bool(shuffle), weights=weights),
         }

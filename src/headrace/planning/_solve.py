@@ -13,7 +13,7 @@ import numpy as np
 from headrace.errors import InfeasiblePlan
 from headrace.planning._model import Calibration, Cost, Machine, predict, resource_seconds, trainer_seconds
 from headrace.planning._plan import Plan, Share
-from headrace.planning._search import MIN_SHARE, MixProblem, FormatMixture, fastest_mix, thriftiest_mix
+from headrace.planning._search import MIN_SHARE, FormatMixture, MixProblem, fastest_mix, thriftiest_mix
 from headrace.units import bytes_text
 
 _CHANGES = ((1.0, 1.0), (1 / 3, 1.0), (1.0, 0.5))

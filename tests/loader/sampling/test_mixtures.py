@@ -257,7 +257,7 @@ def test_damage_names_the_dataset(paths, tmp_path):
             lambda a, b: Mixture({a: 1, b: 1}).set_weights({a: 1}),
             ValueError,
             r"must have every part; .*b.hr is missing",
-        ),  # noqa: E501
+        ),
         (lambda a, b: Mixture({a: 1, b: 1}).set_weights([1]), ValueError, "there must be 2 weights"),
         (lambda a, *_: load(Mixture([a]), weights=[1]), ValueError, "weights must not be set together with a mixture"),
         (lambda a, *_: load(Mixture([a]), decode="device"), ValueError, "decode must be 'cpu' or 'auto'"),
