@@ -230,7 +230,7 @@ def remove_building(folder: Path) -> None:
     building = folder / BUILDING
     _remove_parts(building)
     (building / _LOCK).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # another builder has just arrived; it will see the finished dataset
+    with contextlib.suppress(OSError):  # another builder has created its lock; it will see the finished dataset
         building.rmdir()
 
 
