@@ -236,6 +236,18 @@ def test_damage_names_the_dataset(paths, tmp_path):
         assert loader.stats().error_count > 0
 
 
+def test_a_part_that_was_built_again_is_noticed(paths, tmp_path):
+    """Each shard is checked against the dataset that it belongs to."""
+    part = write(tmp_path / "part.hr", 5, formats=("raw",))
+    with load(Mixture([paths[0], part]), shuffle=False, batch_size=14) as loader:
+        manifest = part / "dataset.json"
+        manifest.write_bytes(manifest.read_bytes() + b" ")
+        with pytest.raises(HeadraceError, match="rebuilt or removed since it was opened"):
+            list(loader)
+    with load(Mixture([paths[0], paths[2]]), shuffle=False, batch_size=14) as loader:
+        assert len(list(loader)) == 1
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -252,6 +264,7 @@ def test_damage_names_the_dataset(paths, tmp_path):
         (lambda a, *_: Mixture([a], fields=["labels"]), ValueError, "has no field 'labels'"),
         (lambda a, *_: Mixture([a], transforms={"x": []}), ValueError, "transforms has 'x', which is no part"),
         (lambda a, *_: Mixture([Mixture([a])]), ValueError, "no mixture and no patches"),
+        (lambda a, b: Mixture({a: 1, b: 1e-12}), ValueError, "is too small beside the others: omit"),
         (lambda a, b: Mixture({a: 1, b: 1e-9}), ValueError, "each share must be 0 or at least 1/131072"),
         (
             lambda a, b: Mixture({a: 1, b: 1}).set_weights({a: 1}),

@@ -97,7 +97,11 @@ class Mixture(Joined):
                 raise ValueError(f"each weight must be {what} >= 0; {name} has {weight!r}")
         if not any(weights):
             raise ValueError("at least one weight must be above 0")
-        return [operator.index(weight) for weight in weights] if self.exact else shares_of(weights)
+        shares = [operator.index(weight) for weight in weights] if self.exact else shares_of(weights)
+        for name, weight, share in zip(self.names, weights, shares, strict=True):
+            if weight and not share:
+                raise ValueError(f"the weight of {name}, {weight}, is too small beside the others: omit the dataset")
+        return shares
 
     def _by_part(self, given: Mapping[Any, Any], what: str) -> dict[int, Any]:
         """Return values by the number of the part; keys are numbers, or what names a part."""
