@@ -180,7 +180,8 @@ class Patches(Dataset):
 
     def _pixels(self, batch: Any, at: int, row: int, field: Any, keys: list[dict[str, int]]) -> Any:
         """Read the tiles of a patch alone: with the loader's engine, in the calling thread."""
-        del batch, at
+        if self.objects is not None:
+            return super()._pixels(batch, at, row, field, keys)
         if self._reader is None or self._reader[0] != os.getpid():
             names = [each.name for each in self.manifest.fields if each.is_pixels]
             self._reader = os.getpid(), EngineSource(self, names, self._compiled, seed=self.seed, options=_inline(self))  # type: ignore[arg-type]

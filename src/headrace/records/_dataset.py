@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from headrace import _core, formats, transforms
 from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, TransformError
+from headrace.records._files import DatasetFiles
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
-from headrace.records.index.gather import Gather, Places
-from headrace.records.index.reading import Index
+from headrace.records.index.gather import Gather
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import (
@@ -37,26 +37,12 @@ from headrace.records.schema import (
     Field,
     stored_format,
 )
-from headrace.records.shards import ShardFiles
+from headrace.storage import Objects, join_url
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, transforms.Pad, transforms.Resize)
-
-
-class _Files:
-    """The open files of a dataset in this process, shared by all views of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.manifest = Manifest.load(folder)
-        self.index = Index(folder, self.manifest)
-        self.shards = ShardFiles(folder, self.manifest.shards, self.manifest.check_current)
-        self.fingerprint = self.manifest.fingerprint
-
-    @cached_property
-    def places(self) -> Places:
-        return Places(self.index, self.manifest)
 
 
 class Dataset:
@@ -74,18 +60,35 @@ class Dataset:
         seed: int = 0,
         color: Literal["auto", "RGB", "keep"] = "auto",
         max_pixels: int = formats.MAX_PIXELS,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
-        self.path = Path(path)
+        self.location = str(path)
+        """Where the dataset is: a folder or a URL."""
+        self.storage_options = storage_options
         self.seed = seed
         self.color = color
         self.transform = transform
         self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._files = _Files(self.path)
+        self._files = DatasetFiles(self.location, storage_options)
         self._epochs = EpochCounter(self._files.manifest.samples)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the dataset, or of the local copy of its index."""
+        return self._files.folder
+
+    @property
+    def objects(self) -> Objects | None:
+        """The object store that has the shards; None if they are in a local folder."""
+        return self._files.objects
+
+    def shard_location(self, shard: int) -> str:
+        """Return the path or URL of a shard, for messages."""
+        return join_url(self.location, shard_name(shard))
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
@@ -125,7 +128,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
-        return f"<Dataset {str(self.path)!r}: {len(self)} samples of {fields}>"
+        return f"<Dataset {self.location!r}: {len(self)} samples of {fields}>"
 
     def _row(self, index: int) -> int:
         position = operator.index(index)
@@ -202,7 +205,7 @@ class Dataset:
             color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
             return self._transformed(data, code, keys, color, has_color=dtype in COLOR_DTYPE_CODES)
         except (HeadraceError, ValueError) as error:
-            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
+            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.shard_location(shard)}"
             kind = type(error) if isinstance(error, HeadraceError) else TransformError
             raise kind(f"{where}: {error}") from error
 
@@ -318,8 +321,7 @@ class Dataset:
 
     @property
     def parts(self) -> tuple[Dataset, ...]:
-        """The datasets that this one consists of: itself, unless several are joined."""
-        return (self,)
+        return (self,)  # several if they are joined
 
     @property
     def table(self) -> pa.Table:
@@ -449,22 +451,22 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
+        kept = ("location", "storage_options", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = _Files(self.path)
+        self._files = DatasetFiles(self.location, self.storage_options)
         if self.fingerprint != expected:
-            raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
+            raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
 
     # Integrity.
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        return verify(self.path, workers=workers)
+        return verify(self.location, workers=workers)
 
 
 def open_dataset(
@@ -474,11 +476,13 @@ def open_dataset(
     seed: int = 0,
     color: Literal["auto", "RGB", "keep"] = "auto",
     max_pixels: int = formats.MAX_PIXELS,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
-        path: The folder that `headrace build` made.
+        path: The folder that `headrace build` made, or its URL in an object store: `s3://bucket/photos.hr`, `gs://`,
+            `az://`, `http://`, `https://` or `hf://datasets/OWNER/NAME/photos.hr`.
         transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
             each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
             otherwise `[H, W]` or `[H, W, C]`, as decoded.
@@ -487,6 +491,10 @@ def open_dataset(
             `"RGB"` converts every image; `"keep"` keeps all as stored. Masks are never converted.
         max_pixels: Raise if more pixels than this would be decoded for one image. For formats that can decode a
             region, only the region counts.
+        storage_options: Options of the object store, such as `{"endpoint": …, "region": …}`, and credentials that are
+            not in the environment. They are never shown or stored.
 
     """
-    return Dataset(path, transform=transform, seed=seed, color=color, max_pixels=max_pixels)
+    return Dataset(
+        path, transform=transform, seed=seed, color=color, max_pixels=max_pixels, storage_options=storage_options
+    )

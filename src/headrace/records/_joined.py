@@ -31,8 +31,11 @@ class Joined(Dataset):
         self._parts = tuple(parts)
         if not parts:
             raise ValueError("there must be at least one dataset")
+        for part in self._parts:
+            if part.objects is not None:
+                raise ValueError(f"datasets in an object store cannot be joined yet; {part!r} is in one: copy it first")
         first = self._parts[0]
-        self.path: Path = first.path
+        self.location, self.storage_options = first.location, None
         self.seed, self.color, self.transform, self.max_pixels = first.seed, first.color, None, first.max_pixels
         self._compiled, self._rows = None, None
         self._manifest = _joined_manifest(self._parts, fields, same_classes=same_classes)
@@ -88,6 +91,23 @@ class Joined(Dataset):
         number = int(self.part_of(np.array([row]))[0])
         own = (row & ((1 << COPY_BITS) - 1)) - int(self._row_ends[number]) + self._parts[number].manifest.samples
         return f"{self._parts[number].path}: {self._parts[number].row_name(own)}"
+
+    @property
+    def path(self) -> Path:
+        """The folder of the first part."""
+        return self._parts[0].path
+
+    @property
+    def objects(self) -> None:
+        """None: the parts are files."""
+
+    def shard_location(self, shard: int) -> str:
+        """Return the path of a shard of the part that it belongs to, for messages."""
+        for part in self._parts:
+            if shard < len(part.manifest.shards):
+                return part.shard_location(shard)
+            shard -= len(part.manifest.shards)
+        return f"shard {shard} beyond those of all parts"
 
     @property
     def fields(self) -> Mapping[str, str]:

@@ -22,6 +22,7 @@ from headrace.records.index.reading import Index
 from headrace.records.layout import Damage, Extents, StoredCounts, check_shard, shard_extents
 from headrace.records.manifest import INDEX, MANIFEST, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
+from headrace.storage import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,10 @@ def verify(
         on_progress: Called with the bytes of shards checked so far, and in total.
 
     """
+    if is_url(path):
+        raise ValueError(
+            f"verify needs a local folder; got {path}: download the dataset, or verify it before the upload"
+        )
     folder, start = Path(path), time.perf_counter()
     try:
         manifest = Manifest.load(folder)

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from threading import Lock
 from typing import Any, TypeVar
 
+from headrace.storage import StoreCounts
+
 MAX_NAMED_ERRORS = 100
 """Errors that are listed; all are counted."""
 
@@ -99,12 +101,14 @@ class LoaderStats:
     """What offload workers did, if the loader uses them."""
     sampling: Mapping[str, Any] | None = None
     """What the sampler or the mixture reports of the epoch in progress, over all ranks: shares, or padding."""
+    store: StoreCounts | None = None
+    """Requests to the object store, if the dataset is in one."""
 
     def since(self, earlier: LoaderStats) -> LoaderStats:
         """Return what was done after `earlier`, which this loader returned before.
 
         Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan,
-        offload and sampling are those of this object.
+        offload, sampling and store are those of this object.
         """
         counted: dict[str, Any] = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTS}
         formats = {
@@ -197,6 +201,7 @@ def make_stats(
         plan=plan,
         offload=offload,
         sampling=sampling,
+        store=engine.get("store"),
         **{name: engine[name] for name in _ENGINE_NUMBERS if name in engine},
     )
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.loader.pixels._parted import PartTransforms
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Columns of the index for the rows of a batch, by name."""
 Samples: TypeAlias = tuple[Rows, npt.NDArray[np.bool_] | None]
 """The samples of a batch: (rows of the dataset, which of them are repeats or None)."""
 Stack: TypeAlias = npt.NDArray[Any] | list[npt.NDArray[Any]] | tuple[Any, ...]
@@ -116,15 +118,20 @@ class EngineSource:
         seed: int,
         options: Options,
         parted: PartTransforms | None = None,
+        shards: list[tuple[str, int]] | None = None,
     ) -> None:
+        """Start it. `shards` are other files to read than those of the dataset, for `submit_columns`."""
         self._seed, self._parted, self._types = seed, parted, dataset.fields
         self._names = tuple(names)
         self._gather = dataset.gather
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
         self._groups = {name: compiled.core_groups(dataset.fields[name]) for name in self._names}
-        shards = [
+        owners = dataset.parts if shards is None else ()
+        identities = [(part.path / MANIFEST, part.manifest.identity) for part in owners]
+        files: list[Any] = list(shards or ())
+        files += [
             (str(part.path / shard_name(number)), shard.n_bytes, owner)
-            for owner, part in enumerate(dataset.parts)
+            for owner, part in enumerate(owners)
             for number, shard in enumerate(part.manifest.shards)
         ]
         # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
@@ -132,9 +139,8 @@ class EngineSource:
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
         }
-        identities = [(part.path / MANIFEST, part.manifest.identity) for part in dataset.parts]
         self._engine = _core.Engine(
-            shards,
+            files,
             threads=options.num_workers,
             direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
@@ -162,12 +168,21 @@ class EngineSource:
 
     def _submit(self, rows: Rows, epoch: int, names: Sequence[str], compiled: Compiled | None = None) -> PixelBatch:
         columns = self._gather.pixel_columns
+        renditions = [[columns(name, number, rows) for number in self._renditions[name]] for name in names]
+        return self.submit_columns(renditions, rows, epoch, names, compiled)
+
+    def submit_columns(
+        self,
+        columns: Sequence[list[Columns]],
+        rows: Rows,
+        epoch: int,
+        names: Sequence[str] | None = None,
+        compiled: Compiled | None = None,
+    ) -> PixelBatch:
+        """Submit a batch whose images are where these columns say, for each field and rendition."""
         fields = [
-            (
-                self._groups[name] if compiled is None else compiled.core_groups(self._types[name]),
-                [columns(name, number, rows) for number in self._renditions[name]],
-            )
-            for name in names
+            (self._groups[name] if compiled is None else compiled.core_groups(self._types[name]), each)
+            for name, each in zip(names or self._names, columns, strict=True)
         ]
         batch = self._engine.submit(fields, rows.astype(np.uint64), seed=self._seed, epoch=epoch)
         return InlineBatch(batch, self._engine) if self._inline else batch
