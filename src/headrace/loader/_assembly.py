@@ -33,10 +33,11 @@ from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
 from headrace.loader.pixels._parted import PartTransforms
 from headrace.loader.pixels._remote import RemoteSource
+from headrace.loader.sampling._joined import Joined
 from headrace.loader.sampling._protocol import Sampler
 from headrace.loader.sampling._run import Sampling
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
-from headrace.records import Dataset, Joined
+from headrace.records import Dataset
 
 
 class Assembly:

@@ -3,7 +3,6 @@
 
 from headrace.records._dataset import Dataset, open_dataset
 from headrace.records._extract import extract
-from headrace.records._joined import Joined
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import Problem, VerifyReport, verify
 from headrace.records.manifest import Manifest
@@ -15,7 +14,6 @@ __all__ = [
     "Boxes",
     "Dataset",
     "EpochCounter",
-    "Joined",
     "Manifest",
     "Problem",
     "Rendition",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headrace import transforms
 from headrace.loader.pixels._engine import PixelBatch, Rows, Stack
-from headrace.records import Joined
+from headrace.loader.sampling._joined import Joined
 from headrace.transforms import Compiled
 
 

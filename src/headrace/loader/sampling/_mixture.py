@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias
 from headrace.errors import InvalidState
 from headrace.loader.order._interleave import MAX_PARTS, Interleave
 from headrace.loader.order._mixture import MixtureOrder, all_end, check_length, first_end, shares_of
+from headrace.loader.sampling._joined import Joined
 from headrace.loader.sampling._positions import UnitSamples
 from headrace.loader.sampling._protocol import EpochRequest, EpochSamples, OpenSampler, Progress
-from headrace.records import Dataset, Joined, open_dataset
+from headrace.records import Dataset, open_dataset
 from headrace.records.index.numbers import MAX_COPIES
 
 Stop: TypeAlias = Literal["first", "all"] | int

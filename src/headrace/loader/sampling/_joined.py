@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import HeadraceError
-from headrace.records._dataset import Dataset
+from headrace.records import Dataset
 from headrace.records.index.gather import Gather, RowNumbers
 from headrace.records.index.numbers import COPY_BITS
 from headrace.records.manifest import IndexFile, Manifest
