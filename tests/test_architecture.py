@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "headrace"
 LAYERS = (
     {"cli", "__main__"},
     {"integrations"},
-    {"building", "offload", "planning", "profiling"},
+    {"building", "offload", "planning", "profiling", "samplers"},
     {"measuring"},
     {"loader"},
     {"formats", "records", "sources", "storage", "transforms"},

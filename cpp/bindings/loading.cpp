@@ -90,12 +90,20 @@ std::unique_ptr<PyEngine> make_engine(nb::typed<nb::sequence, nb::object> shards
   if (!formats.is_none())
     for (nb::handle code : formats) codes |= 1U << (nb::cast<std::uint8_t>(code) & 31U);
   std::vector<Shard> list;
-  for (nb::handle item : shards) list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
+  for (nb::handle item : shards) {
+    list.push_back({nb::cast<std::string>(item[0]), nb::cast<std::uint64_t>(item[1])});
+    if (nb::len(item) > 2) list.back().dataset = nb::cast<std::uint32_t>(item[2]);
+  }
+  std::vector<Identity> identities;
+  if (nb::isinstance<nb::list>(identity))
+    for (nb::handle each : identity) identities.push_back(make_identity(each));
+  else
+    identities.push_back(make_identity(identity));
   if (threads > 4096) throw nb::value_error("threads must be in [0, 4096]");
   auto engine = std::make_unique<PyEngine>();
   try {
     engine->engine =
-        std::make_shared<Engine>(std::move(list), threads, direct, storage_rate, make_identity(identity), codes);
+        std::make_shared<Engine>(std::move(list), threads, direct, storage_rate, std::move(identities), codes);
   } catch (const std::system_error&) {
     raise_error("LoaderError", "cannot start a thread: the system limit is reached; raise it or stop other processes");
   }

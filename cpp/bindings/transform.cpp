@@ -58,6 +58,7 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"zoom_out", OpKind::zoom_out},
     {"iou_crop", OpKind::iou_crop},
     {"mosaic", OpKind::mosaic},
+    {"patch", OpKind::patch},
 };
 constexpr std::pair<std::string_view, DType> kDTypes[] = {
     {"uint8", DType::uint8},     {"uint16", DType::uint16},   {"int16", DType::int16},

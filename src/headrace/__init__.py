@@ -10,9 +10,9 @@ from headrace import codec, errors
 from headrace.codec import decode, encode, inspect
 
 if TYPE_CHECKING:
-    from headrace import transforms
+    from headrace import samplers, transforms
     from headrace.building import BuildReport, Writer, build
-    from headrace.loader import Loader
+    from headrace.loader import Loader, Mixture, patches
     from headrace.planning import plan
     from headrace.profiling import profile
     from headrace.records import Dataset
@@ -22,6 +22,7 @@ __all__ = [
     "BuildReport",
     "Dataset",
     "Loader",
+    "Mixture",
     "Writer",
     "build",
     "codec",
@@ -30,8 +31,10 @@ __all__ = [
     "errors",
     "inspect",
     "open",
+    "patches",
     "plan",
     "profile",
+    "samplers",
     "transforms",
 ]
 
@@ -41,11 +44,14 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "BuildReport": ("headrace.building", "BuildReport"),
     "Dataset": ("headrace.records", "Dataset"),
     "Loader": ("headrace.loader", "Loader"),
+    "Mixture": ("headrace.loader", "Mixture"),
     "Writer": ("headrace.building", "Writer"),
     "build": ("headrace.building", "build"),
     "open": ("headrace.records", "open_dataset"),
+    "patches": ("headrace.loader", "patches"),
     "plan": ("headrace.planning", "plan"),
     "profile": ("headrace.profiling", "profile"),
+    "samplers": ("headrace.samplers", None),
     "transforms": ("headrace.transforms", None),
 }
 

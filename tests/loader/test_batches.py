@@ -375,7 +375,7 @@ def test_boxes_too_small_are_left_out(path):
             ValueError,
             "num_workers of at least 1",
         ),
-        ({"sampler": [1]}, TypeError, "indices or weights"),
+        ({"sampler": 1}, TypeError, "headrace.samplers"),
         ({"generator": 1}, TypeError, "seed"),
         ({"prefetch_factor": 2}, TypeError, "give batches_ahead"),
         ({"in_order": False}, TypeError, "order"),

@@ -53,8 +53,8 @@ def test_states_after_batches():
         ({"fingerprint": "other"}, "with fingerprint 'other'.*load it with the dataset"),
         ({"seed": 8}, "with seed 8; this loader has 7: give the loader the same seed"),
         ({"shuffle": False}, "with shuffle False"),
-        ({"length": 2000}, "with length 2000.*same view, indices or weights"),
-        ({"selection": None}, "with selection None.*same view, indices or weights"),
+        ({"length": 2000}, "with length 2000.*same view, indices, weights or sampler"),
+        ({"selection": None}, "with selection None.*same view, indices, weights or sampler"),
     ],
 )
 def test_a_state_of_another_run_is_refused(change, message):
@@ -67,7 +67,7 @@ def test_a_state_of_another_run_is_refused(change, message):
     ("change", "message"),
     [
         ({"headrace": "dataset"}, "must come from Loader.state_dict"),
-        ({"version": 3}, "must be at most 2; it is 3: install"),
+        ({"version": 4}, "must be at most 3; it is 4: install"),
         ({"version": None}, "version must be .*; it is None"),
         ({"epoch": -1}, "epoch must be .*; it is -1"),
         ({"epoch": 2**32}, "epoch must be .*; it is 4294967296"),

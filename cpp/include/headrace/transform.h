@@ -77,6 +77,7 @@ enum class OpKind : std::uint8_t {
   shortest_size,  // most of the longer side (0: any), filter, antialias, how many sizes, the sizes (at most 12)
   letterbox,      // height, width, may grow, in the middle, fill, filter, antialias
   zoom_out,       // probability, factor from, to, fill
+  patch,          // height, width, stride down, across (both 0: at a random place), fill
 
   iou_crop,  // scale from, to, ratio from, to, trials, how many overlaps, the overlaps (at most 10); at most once
   mosaic,    // height, width, part (MosaicPart), probability, center from, to, fill, filter, antialias; the first one

@@ -80,11 +80,11 @@ struct Engine::Worker {
   CoreLease lease;
 };
 
-Engine::Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity,
-               std::uint32_t formats)
+Engine::Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate,
+               std::vector<Identity> identities, std::uint32_t formats)
     : limits_{formats, usable_memory() / kMemoryShare},
       has_threads_(threads > 0),
-      shards_(std::move(shards), std::move(identity), direct),
+      shards_(std::move(shards), std::move(identities), direct),
       balancer_(std::max(1U, threads)),
       pool_(std::make_shared<Pool>(8)),
       scheduler_(std::max(1U, threads), shards_, balancer_) {

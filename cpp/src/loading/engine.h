@@ -33,8 +33,8 @@ class Engine {
   // Without threads (0), jobs are done in `run_queued` only. A `storage_rate` of 0 is unlimited; bit k of `formats`:
   // the dataset has the format with code k. If it has one that the core does not decode, some thread must call
   // next_external until the engine is closed. Throws std::system_error if no thread can be started, and std::bad_alloc.
-  Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate, Identity identity = {},
-         std::uint32_t formats = ~0U);
+  Engine(std::vector<Shard> shards, unsigned threads, bool direct, double storage_rate,
+         std::vector<Identity> identities = {}, std::uint32_t formats = ~0U);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -58,9 +58,9 @@ struct Shards::File {
   File& operator=(const File&) = delete;
 };
 
-Shards::Shards(std::vector<Shard> shards, Identity identity, bool direct)
+Shards::Shards(std::vector<Shard> shards, std::vector<Identity> identities, bool direct)
     : shards_(std::move(shards)),
-      identity_(std::move(identity)),
+      identities_(std::move(identities)),
       direct_(direct),
       max_open_(max_open_files()),
       files_(shards_.size()) {}
@@ -83,7 +83,8 @@ Status Shards::check_opened(int handle, std::uint32_t shard) const noexcept {
                           ? "the shard was cut short: restore it or build again"
                           : "the shard is longer than dataset.json has recorded: restore it or build again",
                       std::min(found.size, shards_[shard].size));
-  return still_there(identity_)
+  const std::uint32_t dataset = shards_[shard].dataset;
+  return dataset >= identities_.size() || still_there(identities_[dataset])
              ? Status{}
              : unreadable("the dataset has been rebuilt or removed since it was opened: open it again", 0);
 }

@@ -30,6 +30,7 @@ class ReadObserver {
 struct Shard {
   std::string path;
   std::uint64_t size = 0;
+  std::uint32_t dataset = 0;  // that it belongs to: an index of the identities
 };
 
 // Names the dataset that the shards belong to: the file `path`, its size and how it ends. dataset.json ends with its
@@ -45,7 +46,8 @@ struct Identity {
 class Shards {
  public:
   // `direct`: bypass the page cache, if the file system supports it.
-  Shards(std::vector<Shard> shards, Identity identity, bool direct);
+  // Without an identity, a dataset is not checked.
+  Shards(std::vector<Shard> shards, std::vector<Identity> identities, bool direct);
 
   // Check that an extent lies within a shard, as the index claims.
   Status check(std::uint32_t shard, std::uint64_t offset, std::uint64_t length) const noexcept;
@@ -89,7 +91,7 @@ class Shards {
   Status check_opened(int handle, std::uint32_t shard) const noexcept;
 
   const std::vector<Shard> shards_;
-  const Identity identity_;
+  const std::vector<Identity> identities_;  // [dataset]
   const bool direct_;
   const std::size_t max_open_;
   Mutex mutex_;

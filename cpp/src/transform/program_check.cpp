@@ -153,6 +153,11 @@ Status check_op(const Op& op) noexcept {
       if (!flag(p[2]) || !flag(p[3])) return bad("letterbox: flags must be 0 or 1");
       if (const Status s = check_border(p[4], 0); !s) return s;
       return check_resampling(p[5], p[6]);
+    case OpKind::patch:
+      if (!side(p[0]) || !side(p[1])) return bad("patch: every side must be in [1, 65535]");
+      if (!whole(p[2], 0, kMaxParameterSide) || !whole(p[3], 0, kMaxParameterSide) || (p[2] == 0) != (p[3] == 0))
+        return bad("patch: the strides must be in [1, 65535], or both 0");
+      return check_border(p[4], 0);
     case OpKind::zoom_out:
       if (!within(p[0], 0, 1)) return bad("zoom_out: the probability must be in [0, 1]");
       if (!range(p[1], p[2], 1, kMaxRatio)) return bad("zoom_out: the factors must be a range within [1, 1000]");

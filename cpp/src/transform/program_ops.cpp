@@ -17,6 +17,7 @@ namespace headrace {
 namespace {
 
 constexpr int kAttempts = 10;
+constexpr unsigned kCopyBits = 30;  // of a sample number; its lower bits are the row
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
 
@@ -112,6 +113,8 @@ class Interpreter {
         return iou_crop(composer_, op, key_, number_, inside_);
       case OpKind::mosaic:
         return mosaic(composer_, op, key_, number_);
+      case OpKind::patch:
+        return patch(op);
     }
     return bad("there is no such operation");
   }
@@ -184,6 +187,29 @@ class Interpreter {
     const auto words = drawn(0);
     return composer_.crop({below(words[0], composer_.height() - size.height + 1),
                            below(words[1], composer_.width() - size.width + 1), size.height, size.width});
+  }
+
+  // A patch of a grid by its number, which is the copy of the sample (spec/order.md §1), or one at a random place.
+  Status patch(const Op& op) noexcept {
+    const Size size = size_at(op, 0);
+    const std::uint32_t down = missing(size.height, composer_.height()),
+                        across = missing(size.width, composer_.width());
+    if (down + across > 0)
+      if (const Status status = composer_.pad({0, 0, across, down}, Border::constant, op.parameters[4]); !status)
+        return status;
+    const std::uint32_t rows = composer_.height() - size.height, columns = composer_.width() - size.width;
+    const std::uint32_t stride_y = integer(op.parameters[2]), stride_x = integer(op.parameters[3]);
+    if (stride_y == 0) {
+      const auto words = drawn(0);
+      return composer_.crop({below(words[0], rows + 1), below(words[1], columns + 1), size.height, size.width});
+    }
+    const std::uint64_t number = key_.sample >> kCopyBits;
+    const std::uint32_t per_row = (columns + stride_x - 1) / stride_x + 1;
+    const std::uint64_t y = number / per_row, x = number % per_row;
+    if (y > (rows + stride_y - 1) / stride_y) return bad("the image has fewer patches of this size and stride");
+    return composer_.crop({static_cast<std::uint32_t>(std::min<std::uint64_t>(y * stride_y, rows)),
+                           static_cast<std::uint32_t>(std::min<std::uint64_t>(x * stride_x, columns)), size.height,
+                           size.width});
   }
 
   Status random_resized_crop(const Op& op) noexcept {

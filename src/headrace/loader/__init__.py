@@ -4,8 +4,10 @@
 from headrace.loader._environment import decoders, devices, libraries
 from headrace.loader._iterator import LoaderIterator
 from headrace.loader._loader import Loader, compiled_transform, limit_storage, storage_limit
+from headrace.loader._patches import Patches, patches
 from headrace.loader._pixel_maker import PixelMaker
 from headrace.loader.batch._stats import BusySeconds, FormatStats, LoaderStats, SampleError
+from headrace.loader.sampling._mixture import Mixture
 
 __all__ = [
     "BusySeconds",
@@ -13,6 +15,8 @@ __all__ = [
     "Loader",
     "LoaderIterator",
     "LoaderStats",
+    "Mixture",
+    "Patches",
     "PixelMaker",
     "SampleError",
     "compiled_transform",
@@ -20,6 +24,7 @@ __all__ = [
     "devices",
     "libraries",
     "limit_storage",
+    "patches",
     "storage_limit",
 ]
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from headrace import transforms
 from headrace.errors import LoaderError
 from headrace.loader._options import Options, Ranks
+from headrace.loader._patches import Patches
 from headrace.loader._pipeline import Feed, HostSupply, Pipeline, Supply, ThreadFeed
 from headrace.loader._state import LoaderState, selection_digest
 from headrace.loader.batch._finish import Finisher, pixel_fields, stored_fields
@@ -31,7 +32,11 @@ from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
 from headrace.loader.pixels._mosaic import MosaicSource
+from headrace.loader.pixels._parted import PartTransforms
 from headrace.loader.pixels._remote import RemoteSource
+from headrace.loader.sampling._joined import Joined
+from headrace.loader.sampling._protocol import Sampler
+from headrace.loader.sampling._run import Sampling
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
 from headrace.records import Dataset
 from headrace.transforms.detection.canvas import check_fields
@@ -53,21 +58,37 @@ class Assembly:
         weights: npt.ArrayLike | None,
         transform: Any,
         provider: SupplyProvider | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self._dataset, self._options, self._seed = dataset, options, seed
         made = ("dtype", "layout", "color", "approximate_jpeg", "max_pixels")
         self.compiled = transforms.compile(transform, **{name: getattr(options, name) for name in made})
         check_fields(self.compiled, dataset.fields)
+        if self.compiled.tiles is not None and isinstance(dataset, Joined | Patches):
+            raise ValueError("Mosaic needs a single dataset; it does not work with mixtures and patches")
         table = None if weights is None else np.asarray(weights, np.float64)
         self._order = make_order(len(dataset), seed=seed, shuffle=shuffle, weights=table)
-        selection = selection_digest(dataset.rows, table)
-        self.first_state = LoaderState(0, 0, seed, shuffle, len(dataset), selection, dataset.fingerprint)
+        self.sampling = None if sampler is None else Sampling(sampler, dataset, seed, drop_last=options.drop_last)
+        chosen = None if self.sampling is None else self.sampling.identity
+        if isinstance(dataset, Patches):
+            selection = selection_digest(None, table, f"{dataset.identity} {chosen}")
+        else:
+            selection = selection_digest(dataset.rows, table, chosen)
+        first = None if self.sampling is None else self.sampling.first_state
+        self.first_state = LoaderState(0, 0, seed, shuffle, len(dataset), selection, dataset.fingerprint, sampler=first)
         self.meters = Meters()
         self._stored_names = stored_fields(dataset, options.fields)
         self._transfer = Transfer(options)
         self._choice = DecodeChoice(options, dataset, self.compiled, pixel_fields(dataset, options.fields))
+        own = getattr(dataset, "part_transforms", None)
+        self._parted = (
+            PartTransforms(dataset, self.compiled, own, **{name: getattr(options, name) for name in made})
+            if isinstance(dataset, Joined) and own
+            else None
+        )
         output = make_output(options.output)
-        self._finisher = Finisher(dataset, self.compiled, output, seed=seed, options=options, meters=self.meters)
+        shared: dict[str, Any] = {"seed": seed, "options": options, "meters": self.meters}
+        self._finisher = Finisher(dataset, self.compiled, output, parted=self._parted, **shared)
         context = SupplyContext(
             dataset=dataset,
             fields=self._stored_names,
@@ -115,8 +136,9 @@ class Assembly:
             return NoPixels()
         if self._dataset.objects is not None:
             return RemoteSource(*parts, seed=self._seed, options=self._options)
-        kind = EngineSource if self.compiled.tiles is None else MosaicSource
-        return kind(*parts, seed=self._seed, options=self._options)
+        if self.compiled.tiles is not None:
+            return MosaicSource(*parts, seed=self._seed, options=self._options)
+        return EngineSource(*parts, seed=self._seed, options=self._options, parted=self._parted)
 
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
         """Return everything that determines the content of the batches, as JSON (spec/recipe.md).
@@ -126,6 +148,8 @@ class Assembly:
         """
         if not functions:
             self.compiled.to_json()  # raises, with the name of the function
+        if self.sampling is not None:
+            raise ValueError("a loader with a sampler or a mixture has no recipe, because a sampler is code")
         options, state = self._options, self.first_state
         order = {name: getattr(state, name) for name in ("seed", "shuffle", "selection", "fingerprint")}
         shared = ("fields", "batch_size", "drop_last", "layout", "color", "approximate_jpeg")
@@ -156,17 +180,33 @@ class Assembly:
         """Whether an offload worker may decide the order of the batches."""
         return self._supplier is not None
 
-    def start(self, plan: EpochPlan, state: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
-        """Start an epoch. Return (feed, state_after); state_after(n) is the state after n batches."""
+    def length(self, ranks: Ranks) -> int:
+        """Return the number of batches in a complete epoch."""
+        if self.sampling is not None:
+            return self.sampling.length(self._options.batch_size, ranks)
+        return len(self.plan(ranks))
+
+    def start(self, ranks: Ranks, state: LoaderState) -> tuple[Feed, int, Callable[[int], LoaderState]]:
+        """Start an epoch, or continue one. Return (feed, number of batches, state_after).
+
+        `state_after(n)` is the state after n batches.
+        """
         self._transfer.find_device()
         source = self.source
-        supply, state_after = self._start_supply(plan, state, source)
+        if self.sampling is None:
+            plan = self.plan(ranks, state.samples, state.stop)
+            length = plan.remaining
+            supply, state_after = self._start_supply(plan, state, source)
+        else:
+            batches, state_after = self.sampling.start(self._options.batch_size, ranks, state)
+            length = len(batches)
+            supply = HostSupply(batches, self._dataset.gather, source, ahead=self._options.batches_ahead)
         transfer = self._transfer if self._transfer.works else None
         on_device = partial(self._transfer.on, "deliver") if transfer and self.decode_place == "device" else nullcontext
         pipeline = Pipeline(supply, source, self._finisher, transfer, on_device)
         works_ahead = self._options.num_workers > 0 and (transfer is not None or self._finisher.takes_long)
         self._feed = ThreadFeed(pipeline) if works_ahead else pipeline
-        return self._feed, state_after
+        return self._feed, length, state_after
 
     def _start_supply(
         self, plan: EpochPlan, state: LoaderState, source: PixelSource
@@ -189,12 +229,18 @@ class Assembly:
         supply = HostSupply(batches, gather, source, ahead=getattr(source, "ahead", self._options.batches_ahead))
         return supply, partial(state.after, plan)
 
+    def load_settings(self, state: LoaderState) -> None:
+        """Restore the sampler's settings of a state, and check its progress. Raises InvalidState."""
+        if self.sampling is not None:
+            self.sampling.load(state)
+
     def limit_storage(self, rate: float | None) -> None:
         """Emulate slower storage from now on."""
         self._options = replace(self._options, storage_rate=rate)
         self.source.set_storage_rate(rate)
 
-    def stats(self, ready: int) -> LoaderStats:
+    def stats(self, ready: int, returned: int) -> LoaderStats:
+        """Return the counters; `ready` batches wait, and the training loop has `returned` batches of this iteration."""
         source = self._source if self._process == os.getpid() else None
         engine = self._final_stats if source is None else source.stats()
         plan = self._options.plan
@@ -205,6 +251,7 @@ class Assembly:
             ready=ready,
             plan=None if plan is None else {"fields": plan["fields"], "predicted": plan.get("predicted")},
             offload=None if self._supplier is None else self._supplier.stats(engine),
+            sampling=None if self.sampling is None else self.sampling.stats(returned),
         )
 
     def end_feed(self) -> None:

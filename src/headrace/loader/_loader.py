@@ -31,6 +31,7 @@ from headrace.loader._options import (
     dtype_name,
     find_ranks,
 )
+from headrace.loader._patches import chosen_transform
 from headrace.loader._pipeline import Feed
 from headrace.loader._sampler import EpochBatchSampler, EpochSampler
 from headrace.loader._state import EpochCursor, LoaderState
@@ -38,6 +39,9 @@ from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
 from headrace.loader.order._keys import check_epoch, check_seed
 from headrace.loader.order._order import EpochBatches
+from headrace.loader.sampling._mixture import Mixture, check_mixture
+from headrace.loader.sampling._run import check_sampled
+from headrace.loader.sampling._torch_samplers import find_sampler
 from headrace.loader.supply import SupplyProvider, find_provider
 from headrace.records import Dataset, open_dataset
 from headrace.transforms import Compiled
@@ -52,7 +56,7 @@ class Loader:
     rank; the loader divides the samples among ranks itself and needs no sampler.
 
     Args:
-        dataset: A dataset or its path.
+        dataset: A dataset or its path, a `headrace.Mixture` of several, or `headrace.patches` of one.
         batch_size: Samples per batch and rank.
         shuffle: Whether each epoch has a new order, a permutation of all samples.
         seed: Seed of the order and the augmentations; None uses the dataset's seed (default 0).
@@ -62,6 +66,10 @@ class Loader:
         fields: Names of the fields to load; None loads all.
         indices: Load only these samples: integers, a slice, or a boolean array.
         weights: Draw samples with replacement, with these relative frequencies; one number per sample.
+        sampler: Which samples each batch has: one of `headrace.samplers`, such as `Buckets()`, or your own. A sampler
+            of PyTorch works too, and gives the samples of this rank; see the how-to about samplers for what its resume
+            means.
+        batch_sampler: A batch sampler of PyTorch, which gives the batches of this rank.
         num_workers: Worker threads. None is one per core; 0 works in the calling thread.
         batches_ahead: Batches that all workers together prepare ahead; more if batches are so small that workers would
             idle.
@@ -114,6 +122,8 @@ class Loader:
         fields: Iterable[str] | None = None,
         indices: Any = None,
         weights: npt.ArrayLike | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
         num_workers: int | None = None,
         batches_ahead: int = 2,
         pin_memory: bool = False,
@@ -144,6 +154,8 @@ class Loader:
             decode = "cpu"  # decoding on a device needs a thread
         provider, decode = find_provider(offload, decode)
         opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+        if isinstance(opened, Mixture):
+            decode = check_mixture(decode, plan)
         self.dataset = opened if indices is None else opened.select(indices)
         self.seed = check_seed(opened.seed if seed is None else seed)
         self._options = Options(
@@ -172,9 +184,11 @@ class Loader:
         self._order = {
             "shuffle": bool(shuffle),
             "weights": weights,
-            "transform": opened.transform if transform is None else transform,
+            "transform": chosen_transform(self.dataset, transform, provider),
             "provider": provider,
+            "sampler": find_sampler(opened, sampler, batch_sampler, shuffle=bool(shuffle), weights=weights),
         }
+        check_sampled(self._order["sampler"], provider, batch_sampler, batch_size, drop_last=bool(drop_last))
         self._assemble()
 
     def _assemble(self) -> None:
@@ -186,7 +200,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches in a complete epoch."""
-        return len(self._parts.plan(self._ranks()))
+        return self._parts.length(self._ranks())
 
     def __iter__(self) -> LoaderIterator:
         """Start an epoch; an iteration in progress ends."""
@@ -200,10 +214,9 @@ class Loader:
     def _start_feed(self) -> tuple[Feed, int]:
         """Return the batches from where the cursor is, and their number."""
         state = self._cursor.start
-        plan = self._parts.plan(self._ranks(), state.samples, state.stop)
-        feed, state_after = self._parts.start(plan, state)
-        self._cursor.start_iteration(state_after, plan.remaining)
-        return feed, plan.remaining
+        feed, length, state_after = self._parts.start(self._ranks(), state)
+        self._cursor.start_iteration(state_after, length)
+        return feed, length
 
     def _ranks(self) -> Ranks:
         return find_ranks(*self._given_ranks)
@@ -244,6 +257,8 @@ class Loader:
     def _next_batches(self) -> EpochBatches:
         if self._running() is None:
             self._cursor.return_unused()
+        if self._parts.sampling is not None:
+            raise LoaderError("loader.sampler cannot list the samples of a loader with a sampler or a mixture")
         return self._parts.batches_from(self._ranks(), self._cursor.start)
 
     @property
@@ -331,7 +346,7 @@ class Loader:
         """
         if self._running() is not None:
             raise InvalidState("a state cannot be loaded during an iteration: load it before iter(loader)")
-        self._cursor.load(LoaderState.from_json(state_dict))
+        self._cursor.load(LoaderState.from_json(state_dict), self._parts.load_settings)
 
     def skip_batches(self, batches: int) -> None:
         """Let the next iteration omit this many batches from the start of its epoch; they are not loaded.
@@ -343,6 +358,8 @@ class Loader:
             raise LoaderError("batches cannot be skipped during an iteration: skip them before iter(loader)")
         if self._parts.supplied:
             raise LoaderError("batches cannot be counted with an offload worker: use load_state_dict")
+        if self._parts.sampling is not None:
+            raise LoaderError("batches cannot be counted with a sampler or a mixture: use load_state_dict")
         plan = self._parts.plan(self._ranks())
         if at_least("batches", batches, 0) > len(plan):
             raise ValueError(f"batches must be at most the {len(plan)} of an epoch; got {batches}")
@@ -365,7 +382,7 @@ class Loader:
         `loader.stats().since(earlier)`.
         """
         running = self._running()
-        return self._parts.stats(0 if running is None else running.ready)
+        return self._parts.stats(0 if running is None else running.ready, self._cursor.batches)
 
     def close(self) -> None:
         """End the iteration in progress and all threads, and close all files."""

@@ -191,10 +191,8 @@ def _jax_ranks() -> Ranks | None:
 # Arguments of PyTorch's DataLoader that are ignored: the loader needs none of them.
 _IGNORED = {"in_order", "multiprocessing_context", "persistent_workers", "pin_memory_device", "timeout"}
 _INSTEAD = {
-    "batch_sampler": "give batch_size, and shuffle, indices or weights",
     "generator": "give a seed",
     "prefetch_factor": "give batches_ahead, the number of batches that all workers together prepare ahead",
-    "sampler": "give shuffle, indices or weights, and rank and world_size",
     "worker_init_fn": "the workers are C++ threads and run no Python",
 }
 

@@ -11,14 +11,28 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.errors import EngineClosed
 from headrace.loader._threads import Stopped, StopSign, call_when_dropped, check, start_thread, take_item, wait_for
 from headrace.loader.batch._finish import Finisher
 from headrace.loader.device._transfer import Arriving, Transfer
-from headrace.loader.order._order import EpochBatches
+from headrace.loader.order._order import Positions
 from headrace.loader.pixels._engine import PixelSource, Samples
 from headrace.loader.pixels._errors import Draft
+from headrace.loader.sampling._batches import SampledBatches
 from headrace.records.index.gather import Gather
+
+
+class EpochOrder(Protocol):
+    """Which samples the batches of an epoch have: `EpochBatches`, or those of a sampler. For one thread at a time."""
+
+    epoch: int
+
+    def __len__(self) -> int: ...
+    def batch(self, g: int) -> tuple[Positions, npt.NDArray[np.bool_] | None]: ...
+
 
 _Result: TypeAlias = Arriving | BaseException
 
@@ -44,7 +58,7 @@ class HostSupply:
     At most `ahead` batches are in progress, so memory stays bounded however slow the training is.
     """
 
-    def __init__(self, batches: EpochBatches, gather: Gather, source: PixelSource, *, ahead: int) -> None:
+    def __init__(self, batches: EpochOrder, gather: Gather, source: PixelSource, *, ahead: int) -> None:
         self._batches, self._gather, self._source = batches, gather, source
         self._ahead = ahead
         self._submitted = 0
@@ -76,13 +90,14 @@ class HostSupply:
         pass
 
 
-def submit(batches: EpochBatches, number: int, gather: Gather, source: PixelSource) -> Draft:
+def submit(batches: EpochOrder, number: int, gather: Gather, source: PixelSource) -> Draft:
     """Submit a batch to a source. Returns at once."""
     rows, repeat = samples_of(batches, number, gather)
-    return Draft(batches.epoch, rows, repeat, source.submit(rows, batches.epoch))
+    shape = batches.shape(number) if isinstance(batches, SampledBatches) else None
+    return Draft(batches.epoch, rows, repeat, source.submit(rows, batches.epoch), shape)
 
 
-def samples_of(batches: EpochBatches, number: int, gather: Gather) -> Samples:
+def samples_of(batches: EpochOrder, number: int, gather: Gather) -> Samples:
     """Return the samples of a batch."""
     positions, repeat = batches.batch(number)
     return gather.rows(positions), repeat

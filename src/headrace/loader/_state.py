@@ -14,6 +14,14 @@ With an offload worker, `samples` counts from the start of the epoch, and versio
 `tail` counts what was returned from the end of the epoch. The rest is one range of samples, which any loader can
 continue: with another batch size, world size or strategy, and without an offload worker. `prongs` is the state of the
 strategy: the pattern of the remaining batches, for global batches of `stride` samples; null for `wrr`, which has none.
+
+With a sampler or a mixture, version 3 has one more member instead:
+
+    {"version": 3, …, "sampler": {"progress": {…}, "settings": {…}}}
+
+`progress` is where the sampler continues in this epoch (spec/order.md), null at the start of an epoch. `settings` is
+what may change between epochs, such as the weights of a mixture; null if there is nothing. `length` is the number of
+samples of the dataset, and `samples` is for readers only.
 """
 
 from __future__ import annotations
@@ -29,8 +37,9 @@ import numpy.typing as npt
 from headrace.errors import InvalidState
 from headrace.loader.order._keys import MAX_EPOCH, MAX_SEED, check_epoch
 from headrace.loader.order._order import MAX_SAMPLES, EpochPlan
+from headrace.loader.sampling._protocol import EpochSamples, Progress
 
-VERSION = 2
+VERSION = 3
 _KIND = "loader state"
 
 
@@ -47,6 +56,7 @@ class LoaderState:
     fingerprint: str
     tail: int = 0
     prongs: Mapping[str, Any] | None = None
+    sampler: Mapping[str, Any] | None = None
 
     @property
     def stop(self) -> int:
@@ -56,9 +66,12 @@ class LoaderState:
     def to_json(self) -> dict[str, Any]:
         """Return the document. Without an offload worker it has version 1, which older versions can read."""
         members = asdict(self)
+        sampler = members.pop("sampler")
         if self.tail or self.prongs is not None:
-            return {"headrace": _KIND, "version": VERSION, **members}
+            return {"headrace": _KIND, "version": 2, **members}
         del members["tail"], members["prongs"]
+        if sampler is not None:
+            return {"headrace": _KIND, "version": 3, **members, "sampler": sampler}
         return {"headrace": _KIND, "version": 1, **members}
 
     @classmethod
@@ -80,9 +93,12 @@ class LoaderState:
             length=_count(tree, "length", MAX_SAMPLES),
             selection=None if tree.get("selection") is None else _typed(tree, "selection", str),
             fingerprint=_typed(tree, "fingerprint", str),
-            tail=_count(tree, "tail", MAX_SAMPLES) if version > 1 else 0,
-            prongs=None if version == 1 or tree.get("prongs") is None else _typed(tree, "prongs", Mapping),
+            tail=_count(tree, "tail", MAX_SAMPLES) if version == 2 else 0,
+            prongs=None if version != 2 or tree.get("prongs") is None else _typed(tree, "prongs", Mapping),
+            sampler=_sampler(tree) if version > 2 else None,
         )
+        if state.sampler is not None:
+            return state
         done = state.samples + state.tail
         if done > state.length:
             raise InvalidState(f"the state is damaged: it counts {done} samples of an epoch of {state.length}")
@@ -90,7 +106,8 @@ class LoaderState:
 
     def at_epoch(self, epoch: int) -> LoaderState:
         """Return the start of an epoch of the same run."""
-        return replace(self, epoch=epoch, samples=0, tail=0, prongs=None)
+        sampler = None if self.sampler is None else {**self.sampler, "progress": None}
+        return replace(self, epoch=epoch, samples=0, tail=0, prongs=None, sampler=sampler)
 
     def after(
         self, plan: EpochPlan, batches: int, from_tail: int = 0, prongs: Mapping[str, Any] | None = None
@@ -105,21 +122,37 @@ class LoaderState:
         tail = plan.n - plan.samples_after(plan.remaining - from_tail) if from_tail else self.tail
         return replace(self, samples=plan.samples_after(batches - from_tail), tail=tail, prongs=prongs)
 
+    def after_sampled(
+        self, sampled: EpochSamples, batches: int, settings: Callable[[], Progress | None]
+    ) -> LoaderState:
+        """Return the state after so many batches of a sampler; after the last one the start of the next epoch."""
+        current = {"progress": None, "settings": settings()}
+        if batches >= len(sampled):
+            return replace(self.at_epoch(self.epoch + 1), sampler=current)
+        current["progress"] = sampled.progress_after(batches)
+        return replace(self, samples=sampled.samples_after(batches), sampler=current)
+
     def check_continues(self, run: LoaderState) -> None:
         """Raise InvalidState unless this is a position in the same run."""
         for name, remedy in _REMEDIES.items():
             theirs, ours = getattr(self, name), getattr(run, name)
             if theirs != ours:
                 raise InvalidState(f"the state is of a run with {name} {theirs!r}; this loader has {ours!r}: {remedy}")
+        if (self.sampler is None) != (run.sampler is None):
+            found, wanted = ("a", "no") if run.sampler is None else ("no", "a")
+            raise InvalidState(
+                f"the state is of a run with {found} sampler; this loader has {wanted} one: {_SAME_ROWS}"
+            )
 
 
 # The most informative first.
+_SAME_ROWS = "give the loader the same view, indices, weights or sampler"
 _REMEDIES = {
     "fingerprint": "load it with the dataset that it was made with, or start again",
     "shuffle": "give the loader the same shuffle",
     "seed": "give the loader the same seed",
-    "length": "give the loader the same view, indices or weights",
-    "selection": "give the loader the same view, indices or weights",
+    "length": _SAME_ROWS,
+    "selection": _SAME_ROWS,
 }
 
 
@@ -164,9 +197,10 @@ class EpochCursor:
         if not iterating:
             self._move_to(self.start)
 
-    def load(self, state: LoaderState) -> None:
-        """Let the next iteration continue from this state."""
+    def load(self, state: LoaderState, load_settings: Callable[[LoaderState], None] = lambda _: None) -> None:
+        """Let the next iteration continue from this state; `load_settings` is called once it has been checked."""
         state.check_continues(self.state)
+        load_settings(state)
         self.start = state
         self._move_to(state)
 
@@ -185,17 +219,29 @@ class EpochCursor:
 
 
 def selection_digest(
-    rows: npt.NDArray[np.int64] | None = None, weights: npt.NDArray[np.float64] | None = None
+    rows: npt.NDArray[np.int64] | None = None,
+    weights: npt.NDArray[np.float64] | None = None,
+    sampler: str | None = None,
 ) -> str | None:
-    """Return a digest of the rows that a run is limited to and of its weights; None if there are neither."""
-    if rows is None and weights is None:
+    """Return a digest of the rows that a run is limited to, its weights and its sampler; None if there are none."""
+    if rows is None and weights is None and sampler is None:
         return None
     digest = blake2b(digest_size=16)
     for name, array, dtype in (("rows", rows, "<i8"), ("weights", weights, "<f8")):
         if array is not None:
             digest.update(f"{name} {len(array)}\n".encode())
             digest.update(np.ascontiguousarray(array, dtype).data)
+    if sampler is not None:
+        digest.update(f"sampler {sampler}\n".encode())
     return digest.hexdigest()
+
+
+def _sampler(tree: Mapping[str, Any]) -> dict[str, Any]:
+    members = _typed(tree, "sampler", Mapping)
+    return {
+        name: None if members.get(name) is None else dict(_typed(members, name, Mapping))
+        for name in ("progress", "settings")
+    }
 
 
 def _count(tree: Mapping[str, Any], name: str, maximum: int) -> int:

@@ -64,7 +64,7 @@ class MixProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class FormatMixture:
     """Shares of some formats, and the time per sample."""
 
     costs: tuple[Cost, ...]
@@ -76,7 +76,7 @@ class Mixture:
         return math.fsum(x * cost.stored_bytes for x, cost in zip(self.shares, self.costs, strict=True))
 
 
-def fastest_mix(problem: MixProblem) -> Mixture | None:
+def fastest_mix(problem: MixProblem) -> FormatMixture | None:
     """Return the fastest mix; None if nothing fits the disk."""
     every = _solve(problem)
     if every is None:
@@ -87,7 +87,7 @@ def fastest_mix(problem: MixProblem) -> Mixture | None:
         candidates += [list(pair) for pair in itertools.combinations(kept, 2)]
     if len(kept) > 1:
         candidates.append(kept)
-    best: Mixture | None = None
+    best: FormatMixture | None = None
     for _, same_count in itertools.groupby(candidates, key=len):
         found = [mixture for rows in same_count if (mixture := _mixture(problem.subset(rows))) is not None]
         if found:
@@ -99,7 +99,7 @@ def fastest_mix(problem: MixProblem) -> Mixture | None:
     return best
 
 
-def thriftiest_mix(problem: MixProblem) -> Mixture | None:
+def thriftiest_mix(problem: MixProblem) -> FormatMixture | None:
     """Return the best mix whose speed is worth its size, as defined by `worth_its_size`."""
     fastest = fastest_mix(problem)
     if fastest is None or fastest.stored_bytes <= problem.stored.min():
@@ -127,17 +127,17 @@ def worth_its_size(choices: Sequence[tuple[float, float]]) -> int | None:
     return max(range(len(choices)), key=merit, default=None)
 
 
-def _mixture(problem: MixProblem) -> Mixture | None:
+def _mixture(problem: MixProblem) -> FormatMixture | None:
     """Return the best mix in which each of these formats has at least `MIN_SHARE`."""
     if len(problem.costs) == 1:
         if problem.stored[0] > problem.max_bytes * (1 + _TOLERANCE):
             return None
-        return Mixture(problem.costs, (1.0,), problem.time(np.ones(1)))
+        return FormatMixture(problem.costs, (1.0,), problem.time(np.ones(1)))
     shares = _solve(problem, min_share=MIN_SHARE)
     if shares is None:
         return None
     rounded = _rounded(shares, problem.stored)
-    return Mixture(problem.costs, tuple(map(float, rounded)), problem.time(rounded))
+    return FormatMixture(problem.costs, tuple(map(float, rounded)), problem.time(rounded))
 
 
 def _rounded(shares: npt.NDArray[np.float64], stored: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

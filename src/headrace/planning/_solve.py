@@ -13,7 +13,7 @@ import numpy as np
 from headrace.errors import InfeasiblePlan
 from headrace.planning._model import Calibration, Cost, Machine, predict, resource_seconds, trainer_seconds
 from headrace.planning._plan import Plan, Share
-from headrace.planning._search import MIN_SHARE, MixProblem, Mixture, fastest_mix, thriftiest_mix
+from headrace.planning._search import MIN_SHARE, FormatMixture, MixProblem, fastest_mix, thriftiest_mix
 from headrace.units import bytes_text
 
 _CHANGES = ((1.0, 1.0), (1 / 3, 1.0), (1.0, 0.5))
@@ -109,7 +109,7 @@ def _best_pair(
     costs: Sequence[Cost],
     problem: Callable[[Machine, Sequence[Cost]], MixProblem],
     max_bytes: float,
-) -> Mixture | None:
+) -> FormatMixture | None:
     """Return the pair closest to the best mix of all formats, on slower machines too; None if no pair fits the disk."""
     machines = [
         dataclasses.replace(machine, storage_rate=machine.storage_rate * storage, cores=machine.cores * cores)
@@ -119,7 +119,7 @@ def _best_pair(
     if not pairs:
         return None
 
-    def fastest(on: Machine, among: Sequence[Cost]) -> Mixture:
+    def fastest(on: Machine, among: Sequence[Cost]) -> FormatMixture:
         found = fastest_mix(problem(on, among))
         assert found is not None  # there is no disk budget
         return found
@@ -136,7 +136,7 @@ def _best_pair(
     # Both formats are stored for every sample; the shares are those that the loader starts with.
     shares = {cost.format: x for cost, x in zip(found.costs, found.shares, strict=True)}
     x = min(max(shares.get(first.format, 0.0), MIN_SHARE), 1 - MIN_SHARE)
-    return Mixture((first, second), (round(x, 4), round(1 - x, 4)), found.time)
+    return FormatMixture((first, second), (round(x, 4), round(1 - x, 4)), found.time)
 
 
 def _infeasible(costs: Sequence[Cost], calibration: Calibration, budget: float | None, renditions: int) -> str:

@@ -3,6 +3,7 @@
 
 from headrace.records._dataset import Dataset, open_dataset
 from headrace.records._extract import extract
+from headrace.records._shared import EpochCounter
 from headrace.records._verify import Problem, VerifyReport, verify
 from headrace.records.manifest import Manifest
 from headrace.records.plan import hash64, load_plan
@@ -12,6 +13,7 @@ from headrace.records.schema import Boxes
 __all__ = [
     "Boxes",
     "Dataset",
+    "EpochCounter",
     "Manifest",
     "Problem",
     "Rendition",

@@ -19,7 +19,6 @@ from headrace import formats, transforms
 from headrace.errors import CorruptDataset
 from headrace.records import schema
 from headrace.records._files import DatasetFiles
-from headrace.records._sample import Place, SampleMaker, read_value, stored_tensor
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
@@ -28,6 +27,7 @@ from headrace.records.index.gather import Gather
 from headrace.records.keypoints import Keypoints
 from headrace.records.manifest import INDEX, Manifest, shard_name
 from headrace.records.rendition import Rendition
+from headrace.records.sample import Place, SampleMaker, read_value, stored_tensor
 from headrace.storage import Objects, join_url
 from headrace.tensors import StoredTensor
 from headrace.transforms.boxes import BoxFilter
@@ -168,7 +168,7 @@ class Dataset:
         return SampleMaker(self, self._compiled)
 
     def row_name(self, row: int) -> str:
-        """Return the name of a row of the complete dataset for messages."""
+        """Return the name of a row of the complete dataset, or of a copy of it, for messages."""
         batch, at = self._files.index.locate(row)
         try:
             return f"sample {batch.key[at]!r} (row {row})"
@@ -217,6 +217,10 @@ class Dataset:
     def manifest(self) -> Manifest:
         """The parsed `dataset.json`."""
         return self._files.manifest
+
+    @property
+    def parts(self) -> tuple[Dataset, ...]:
+        return (self,)  # several if they are joined
 
     @property
     def table(self) -> pa.Table:

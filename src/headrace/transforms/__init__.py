@@ -9,7 +9,7 @@ They have the meaning of torchvision's transforms of the same name. Every random
 sample, operation, view), so every machine makes the same image. Masks and boxes follow their image: masks without
 interpolation or color changes, boxes clipped to the visible part.
 
-    geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
+    geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad, Patch
     warps       RandomRotation, RandomAffine, RandomPerspective, ElasticTransform: all that follow each other are one
                 resampling
     sizes       ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut
@@ -33,7 +33,7 @@ Put crops and resizes first: then only the crop is decoded, and color changes ru
 
 from headrace.transforms._base import Transform
 from headrace.transforms._color import ColorJitter, Grayscale, Normalize
-from headrace.transforms._compile import Compiled, compile  # noqa: A004
+from headrace.transforms._compile import Compiled, compile, listed  # noqa: A004
 from headrace.transforms._composition import PerBatch, PerSample, Views
 from headrace.transforms._control import OneOf, RandomApply, RandomChoice, RandomOrder
 from headrace.transforms._erasing import RandomErasing
@@ -42,6 +42,7 @@ from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
     Pad,
+    Patch,
     RandomCrop,
     RandomResizedCrop,
     Resize,
@@ -95,6 +96,7 @@ __all__ = [
     "Normalize",
     "OneOf",
     "Pad",
+    "Patch",
     "PerBatch",
     "PerSample",
     "Posterize",
@@ -124,6 +126,7 @@ __all__ = [
     "Views",
     "compile",
     "from_json",
+    "listed",
 ]
 
 for _name in __all__:

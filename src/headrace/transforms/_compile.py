@@ -208,10 +208,10 @@ def compile(  # noqa: A001
         max_pixels: Raise if more pixels than this would be decoded from an image or made of it.
 
     """
-    declared, per_sample, per_batch = _split(_listed(transform))
+    declared, per_sample, per_batch = _split(listed(transform))
     mixes = tuple(item for item in declared if isinstance(item, BatchTransform))
-    listed = _views(tuple(item for item in declared if item.stage < BATCH_STAGE))
-    normalized = any(isinstance(item, Normalize) for _, inner in listed for item in inner)
+    viewed = _views(tuple(item for item in declared if item.stage < BATCH_STAGE))
+    normalized = any(isinstance(item, Normalize) for _, inner in viewed for item in inner)
     named = _dtype(dtype, normalized=normalized)
     _check_mixed_dtype(mixes, named or ("float32" if normalized else None))
     for name, value, choices in (("layout", layout, LAYOUTS), ("color", color, COLORS)):
@@ -219,7 +219,7 @@ def compile(  # noqa: A001
             raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
 
     shared: dict[str, Any] = {"layout": layout, "color": color, "max_pixels": max_pixels}
-    groups = tuple(_group(n, inner, dtype=named, approximate_jpeg=approximate_jpeg, **shared) for n, inner in listed)
+    groups = tuple(_group(n, inner, dtype=named, approximate_jpeg=approximate_jpeg, **shared) for n, inner in viewed)
     tiles = _tiles(declared, approximate_jpeg=approximate_jpeg, **shared)
     made = (named, layout, color, approximate_jpeg, max_pixels, groups, mixes, tiles)
     return Compiled(declared, per_sample, per_batch, *made)
@@ -304,7 +304,8 @@ def _rebuild(transforms: tuple[Item, ...], options: dict[str, Any]) -> Compiled:
     return compile(transforms, **options)
 
 
-def _listed(transform: Sequence[Item] | Item | None) -> tuple[Item, ...]:
+def listed(transform: Sequence[Item] | Item | None) -> tuple[Item, ...]:
+    """Return the items of a list of transforms, of one transform, or of None."""
     if transform is None:
         return ()
     held = getattr(transform, "transforms", None)

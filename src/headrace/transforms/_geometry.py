@@ -238,3 +238,42 @@ class Pad(Transform):
 
 def _mask_fill(owner: str, value: float | None) -> float | None:
     return None if value is None else arguments.fill(f"{owner}: mask_fill", value)
+
+
+@dataclass(frozen=True)
+class Patch(Transform):
+    """Crop to `size` at a place of a grid, or at a random place. `headrace.patches` puts it first.
+
+    Which patch of the grid it is depends on the sample number (spec/order.md). A smaller image is padded at the bottom
+    and at the right.
+
+    Args:
+        size: A number or `(height, width)`.
+        stride: The distance between patches, a number or `(down, across)`; None is a random place.
+        fill: Pixel value of the padding of images.
+        mask_fill: That of masks.
+
+    """
+
+    size: int | Sequence[int]
+    stride: int | Sequence[int] | None = None
+    fill: float = 0
+    mask_fill: float = 255
+
+    op: ClassVar[str] = "patch"
+    nests: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self._set(
+            size=arguments.size("Patch: size", self.size),
+            stride=None if self.stride is None else arguments.size("Patch: stride", self.stride),
+            fill=arguments.fill("Patch: fill", self.fill),
+            mask_fill=arguments.fill("Patch: mask_fill", self.mask_fill),
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        stride = (0, 0) if self.stride is None else arguments.size("stride", self.stride)
+        return (("patch", (*arguments.size("size", self.size), *stride, self.fill)),)
+
+    def for_mask(self) -> Transform:
+        return replace(self, fill=self.mask_fill)

@@ -24,6 +24,7 @@ from headrace.transforms._geometry import (
     CenterCrop,
     HorizontalFlip,
     Pad,
+    Patch,
     RandomCrop,
     RandomResizedCrop,
     Resize,
@@ -54,7 +55,7 @@ RECIPE_VERSION = 1
 _KINDS: dict[str, type[Transform]] = {
     kind.op: kind
     for kind in (
-        *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad),
+        *(Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad, Patch),
         *(ColorJitter, Grayscale, Normalize, Views),
         *(RandomErasing, MixUp, CutMix, MixUpCutMix, MultiCrop),
         *(RandomApply, RandomChoice, OneOf, RandomOrder),

@@ -30,12 +30,17 @@ class RaggedRule:
         self.pads, self.refuses = ragged == "pad", ragged == "error"
         self._layout, self._masks, self.fixed = layout, frozenset(masks), frozenset(fixed)
 
-    def entries(self, field: str, stack: Stack, row_name: RowNamer) -> dict[str, Stack]:
-        """Return the entries of a batch for a pixel field: the field and, if it is padded, its sizes."""
+    def entries(
+        self, field: str, stack: Stack, row_name: RowNamer, least: tuple[int, int] = (0, 0)
+    ) -> dict[str, Stack]:
+        """Return the entries of a batch for a pixel field: the field and, if it is padded, its sizes.
+
+        It is padded to at least this height and width.
+        """
         if isinstance(stack, list) and len({shape_and_dtype(array) for array in stack}) == 1:
             stack = stacked(stack)
         if self.pads and len(stack):
-            padded, sizes = self._pad(field, stack, row_name)
+            padded, sizes = self._pad(field, stack, row_name, least)
             return {field: padded, f"_{field}_size": sizes}
         if self.refuses and isinstance(stack, list) and stack:
             raise self.mismatch(field, stack, row_name)
@@ -59,17 +64,19 @@ class RaggedRule:
             f"color='RGB' and dtype, or set ragged='list'"
         )
 
-    def _pad(self, field: str, stack: Stack, row_name: RowNamer) -> tuple[Stack, npt.NDArray[np.int64]]:
+    def _pad(
+        self, field: str, stack: Stack, row_name: RowNamer, least: tuple[int, int]
+    ) -> tuple[Stack, npt.NDArray[np.int64]]:
         dimensions = stack[0].ndim  # views may come before height and width
         rows_first = field in self._masks or dimensions == 2 or self._layout == "CHW"
         y, x = (dimensions - 2, dimensions - 1) if rows_first else (dimensions - 3, dimensions - 2)
         sizes = np.array([(array.shape[y], array.shape[x]) for array in stack], np.int64)
-        if not isinstance(stack, list):
+        height, width = (int(side) for side in np.maximum(sizes.max(axis=0), least))
+        if not isinstance(stack, list) and (sizes == (height, width)).all():
             return stack, sizes
-        height, width = (int(side) for side in sizes.max(axis=0))
         shapes = {((*array.shape[:y], height, width, *array.shape[x + 1 :]), array.dtype) for array in stack}
         if len(shapes) > 1:
-            raise self.mismatch(field, stack, row_name)
+            raise self.mismatch(field, list(stack), row_name)
         ((shape, dtype),) = shapes
         fill = MASK_FILL if field in self._masks else 0
         if isinstance(stack[0], np.ndarray):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace import transforms
 from headrace.loader._options import Options
 from headrace.loader._threads import StopSign
 from headrace.loader.batch._callables import SampleCallables
@@ -18,6 +19,7 @@ from headrace.loader.batch._stats import Meters
 from headrace.loader.batch.output import Output, as_tensors
 from headrace.loader.pixels._engine import PixelSource, Rows, Stack, take_pixels
 from headrace.loader.pixels._errors import Draft, SampleErrors
+from headrace.loader.pixels._parted import PartTransforms
 from headrace.records import Dataset
 from headrace.records.schema import PIXEL_TYPES
 from headrace.tensors import BFLOAT16, TensorType, bfloat16_dtype, is_tensor
@@ -27,13 +29,34 @@ from headrace.transforms.mixing import Mixer
 
 REPEAT = "_repeat"
 
+# Transforms after which an image has its stored size.
+_SAME_SIZE = (
+    transforms.ColorJitter,
+    transforms.GaussianBlur,
+    transforms.GaussianNoise,
+    transforms.Grayscale,
+    transforms.HorizontalFlip,
+    transforms.Normalize,
+    transforms.RandomErasing,
+    transforms.VerticalFlip,
+)
+
 
 class Finisher:
     """Makes finished batches, in host memory, from drafts whose pixels are done."""
 
     def __init__(
-        self, dataset: Dataset, compiled: Compiled, output: Output, *, seed: int, options: Options, meters: Meters
+        self,
+        dataset: Dataset,
+        compiled: Compiled,
+        output: Output,
+        *,
+        seed: int,
+        options: Options,
+        meters: Meters,
+        parted: PartTransforms | None = None,
     ) -> None:
+        self._parted = parted
         self._dataset, self._compiled, self._output = dataset, compiled, output
         self._seed, self.meters, self._collate_fn = seed, meters, options.collate_fn
         self._gather = dataset.gather
@@ -51,12 +74,13 @@ class Finisher:
             for name, kind in types.items()
             if kind == "boxes" and (name in options.fields or name in map(self._owners.get, options.fields))
         ]
-        self._moves_boxes = bool(self._boxes and self._image is not None and compiled.transforms)
+        self._moves_boxes = bool(self._boxes and self._image is not None and (compiled.transforms or parted))
         soft = {item.options().labels for item in compiled.mixes}
         self._numbers = {name for name in options.fields if types[name] in ("int64", "float32")} - soft
         self._errors = SampleErrors(dataset, self._stored_names, seed=seed, on_error=options.on_error, meters=meters)
         masks = [name for name in options.fields if types[name] == "mask"]
         self._ragged = RaggedRule(options.ragged, layout=options.layout, masks=masks, fixed=self._tensors)
+        self._keeps_size = parted is None and all(isinstance(each, _SAME_SIZE) for each in compiled.transforms)
         self._collator = Collator(output, self._ragged)
         self.callables = SampleCallables(compiled.per_sample, options.threads)
         self._by_sample = bool(compiled.per_sample) or options.collate_fn is not None
@@ -136,6 +160,9 @@ class Finisher:
         partners = self._gather.rows(positions.reshape(-1)).reshape(positions.shape)
         return [[row, *(partners[at].tolist() if happens[at] else ())] for at, row in enumerate(rows.tolist())]
 
+    def _transforms_of(self, row: int) -> Compiled:
+        return self._compiled if self._parted is None else self._parted.of(row)
+
     def _targets(
         self, name: str, followers: Sequence[str], values: dict[str, Any], rows: Rows, *, has_partners: bool
     ) -> list[Targets]:
@@ -148,9 +175,10 @@ class Finisher:
     def _moved_views(self, parts: list[Targets], sizes: list[tuple[int, int]], key: dict[str, int]) -> list[Targets]:
         """Return the targets of each view of a sample, from those of the images that it is made of."""
         corners = [part.boxes.xyxy for part in parts]
+        compiled = self._transforms_of(key["sample"])
         views = []
         for view in range(self._compiled.views):
-            motions = self._compiled.motions(sizes, {"seed": self._seed, "view": view, **key}, corners)
+            motions = compiled.motions(sizes, {"seed": self._seed, "view": view, **key}, corners)
             moved = [
                 motion.move(part, self._types, self._box_filter, self._flip_pairs)
                 for part, motion in zip(parts, motions, strict=True)
@@ -168,7 +196,8 @@ class Finisher:
                     self._ragged.view_group(field, group, self._row_namer(draft)) for group in pixels[field]
                 ]
             elif self._ragged.pads or isinstance(pixels[field], list):
-                batch.update(self._ragged.entries(field, pixels[field], self._row_namer(draft)))
+                least = draft.padded_shape if self._keeps_size and draft.padded_shape else (0, 0)
+                batch.update(self._ragged.entries(field, pixels[field], self._row_namer(draft), least))
             else:
                 batch[field] = pixels[field]
         if draft.repeat is not None:

@@ -99,6 +99,8 @@ class LoaderStats:
     """`fields` and `predicted` of the loader's plan."""
     offload: Mapping[str, Any] | None = None
     """What offload workers did, if the loader uses them."""
+    sampling: Mapping[str, Any] | None = None
+    """What the sampler or the mixture reports of the epoch in progress, over all ranks: shares, or padding."""
     store: StoreCounts | None = None
     """Requests to the object store, if the dataset is in one."""
 
@@ -106,7 +108,7 @@ class LoaderStats:
         """Return what was done after `earlier`, which this loader returned before.
 
         Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan,
-        offload and store are those of this object.
+        offload, sampling and store are those of this object.
         """
         counted: dict[str, Any] = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTS}
         formats = {
@@ -179,6 +181,7 @@ def make_stats(
     ready: int,
     plan: Mapping[str, Any] | None,
     offload: Mapping[str, Any] | None,
+    sampling: Mapping[str, Any] | None = None,
 ) -> LoaderStats:
     """Combine the loader's meters with the engine's counters, which are empty if there are no pixel fields."""
     return LoaderStats(
@@ -197,6 +200,7 @@ def make_stats(
         **{ours: engine.get(name, 0) for name, ours in ENGINE_STATE.items()},
         plan=plan,
         offload=offload,
+        sampling=sampling,
         store=engine.get("store"),
         **{name: engine[name] for name in _ENGINE_NUMBERS if name in engine},
     )

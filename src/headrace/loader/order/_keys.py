@@ -47,6 +47,16 @@ def draw_many(key: int, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64
     z += np.uint64(1)
     z *= np.uint64(GOLDEN)
     z += np.uint64(key)
+    return _mixed(z)
+
+
+def draw_each(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64] | int) -> npt.NDArray[np.uint64]:
+    """Return one random number of each key, as `draw` does."""
+    return _mixed(keys + (np.atleast_1d(numbers).astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN))
+
+
+def _mixed(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Do `mix` in place."""
     z ^= z >> np.uint64(30)
     z *= np.uint64(MULTIPLIER)
     z ^= z >> np.uint64(27)

@@ -29,7 +29,16 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.loader.order._keys import GOLDEN, MULTIPLIER, check_epoch, check_seed, draw, draw_many, epoch_key
+from headrace.loader.order._keys import (
+    GOLDEN,
+    MULTIPLIER,
+    check_epoch,
+    check_seed,
+    draw,
+    draw_each,
+    draw_many,
+    epoch_key,
+)
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 
@@ -64,11 +73,16 @@ class Order:
 
     def take(self, epoch: int, positions: Positions | range) -> Positions:
         """Return p[positions] in a new array: about 20 million per second for many positions, 70 µs for a few."""
-        chosen = as_positions(positions, self.n)
         check_epoch(epoch)
-        if not self.shuffle or self.n < 2:
+        if not self.shuffle:
+            return as_positions(positions, self.n).copy()
+        return self.take_keyed(epoch_key(self.seed, epoch, self.STREAM), positions)
+
+    def take_keyed(self, key: int, positions: Positions | range) -> Positions:
+        """Return p[positions] for a key in place of an epoch's."""
+        chosen = as_positions(positions, self.n)
+        if self.n < 2:
             return chosen.copy()
-        key = epoch_key(self.seed, epoch, self.STREAM)
         keys = np.array([draw(key, j) for j in range(self._rounds)], np.uint64)
         result = np.empty(len(chosen), np.uint64)
         source = chosen.astype(np.uint64)
@@ -108,6 +122,42 @@ class Order:
         right *= side
         right += left
         return right
+
+
+def permuted_each(lengths: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], positions: Positions) -> Positions:
+    """Return p[position] for each (length, key, position): as `Order.take_keyed`, of many permutations at once.
+
+    Lengths must be below 2**48 and positions below their length.
+    """
+    result = positions.astype(np.uint64)
+    for short in (True, False):
+        left = np.flatnonzero((lengths > 1) & ((lengths < _SHORT) == short))
+        rounds = _SHORT_ROUNDS if short else _ROUNDS
+        while left.size:
+            n = lengths[left].astype(np.uint64)
+            side = np.ceil(np.sqrt(lengths[left])).astype(np.uint64)
+            side -= (side - np.uint64(1)) ** 2 >= n  # the square root may have been rounded
+            other = -(-lengths[left] // side.astype(np.int64)).astype(np.int64)
+            result[left] = _rounds_of(result[left], side, other.astype(np.uint64), keys[left], rounds)
+            left = left[result[left] >= n]
+    return result.view(np.int64)
+
+
+def _rounds_of(
+    x: npt.NDArray[np.uint64],
+    side: npt.NDArray[np.uint64],
+    other: npt.NDArray[np.uint64],
+    keys: npt.NDArray[np.uint64],
+    rounds: int,
+) -> npt.NDArray[np.uint64]:
+    left, right = x % side, x // side
+    for j in range(rounds):
+        read, changed, modulus = (right, left, side) if j % 2 == 0 else (left, right, other)
+        h = (read ^ draw_each(keys, j)) * np.uint64(GOLDEN)
+        h = (h ^ (h >> _HALF)) * np.uint64(MULTIPLIER) >> _HALF
+        changed += h * modulus >> _HALF
+        np.minimum(changed, changed - modulus, out=changed)
+    return right * side + left
 
 
 class WeightedOrder:

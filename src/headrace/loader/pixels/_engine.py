@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from headrace.records import Dataset
 from headrace.records.manifest import MANIFEST, shard_name
 from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
+
+if TYPE_CHECKING:
+    from headrace.loader.pixels._parted import PartTransforms
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -118,38 +121,38 @@ class EngineSource:
         *,
         seed: int,
         options: Options,
+        parted: PartTransforms | None = None,
         shards: list[tuple[str, int]] | None = None,
     ) -> None:
         """Start it. `shards` are other files to read than those of the dataset, for `submit_columns`."""
-        self._seed = seed
+        self._seed, self._parted, self._types = seed, parted, dataset.fields
         self._names = tuple(names)
         self._gather = dataset.gather
         self._renditions = {field.name: range(field.renditions) for field in dataset.manifest.fields}
         boxes = [name for name, kind in dataset.fields.items() if kind == "boxes"]
-        self._boxes = boxes[0] if compiled.needs_boxes else None  # exactly one: check_fields
-        # How a field is made: groups of views, or the bytes of a tensor.
-        self._groups: dict[str, Any] = {
-            field.name: field.tensor.n_bytes if field.is_tensor else compiled.core_groups(field.type)
-            for field in dataset.manifest.fields
-            if field.name in self._names
-        }
-        identity = dataset.manifest.identity if shards is None else None
-        if shards is None:
-            shards = [
-                (str(dataset.path / shard_name(number)), shard.n_bytes)
-                for number, shard in enumerate(dataset.manifest.shards)
-            ]
+        needs_boxes = compiled.needs_boxes or (parted is not None and parted.needs_boxes)
+        self._boxes = boxes[0] if needs_boxes else None  # exactly one: check_fields
+        self._tensors = {field.name: field.tensor.n_bytes for field in dataset.manifest.fields if field.is_tensor}
+        self._groups = {name: self._groups_of(name, compiled) for name in self._names}
+        owners = dataset.parts if shards is None else ()
+        identities = [(part.path / MANIFEST, part.manifest.identity) for part in owners]
+        files: list[Any] = list(shards or ())
+        files += [
+            (str(part.path / shard_name(number)), shard.n_bytes, owner)
+            for owner, part in enumerate(owners)
+            for number, shard in enumerate(part.manifest.shards)
+        ]
         # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
         # whenever it opens a shard.
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
         }
         self._engine = _core.Engine(
-            shards,
+            files,
             threads=options.num_workers,
             direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
-            identity=None if identity is None else (str(dataset.path / MANIFEST), *identity),
+            identity=[None if own is None else (str(path), *own) for path, own in identities],
             formats=sorted(formats),
         )
         self.max_batch_bytes = self._engine.max_batch_bytes  # for pixels; samples beyond it fail
@@ -161,7 +164,20 @@ class EngineSource:
 
     def submit(self, rows: Rows, epoch: int, names: Sequence[str] | None = None) -> PixelBatch:
         """Submit a batch, with one call for all its samples. Returns at once."""
+        if self._parted is not None:
+            from headrace.loader.pixels._parted import PartedBatch  # noqa: PLC0415 - it imports this module
+
+            batches = []
+            for compiled, positions in self._parted.groups(rows):
+                own = rows[positions]
+                parts = [(name, self._groups_of(name, compiled), own) for name in self._names]
+                batches.append((self.submit_parts(parts, own, epoch), positions))
+            return PartedBatch(len(rows), batches)
         return self.submit_parts([(name, self._groups[name], rows) for name in names or self._names], rows, epoch)
+
+    def _groups_of(self, name: str, compiled: Compiled) -> Any:
+        """Return how a field is made: groups of views, or the bytes of a tensor."""
+        return self._tensors.get(name) or compiled.core_groups(self._types[name])
 
     def submit_parts(self, parts: Sequence[FieldPart], rows: Rows, epoch: int) -> PixelBatch:
         """Submit a batch whose images may be those of other rows; the draws are those of `rows`."""

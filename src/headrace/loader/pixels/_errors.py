@@ -34,6 +34,8 @@ class Draft:
     rows: Rows
     repeat: npt.NDArray[np.bool_] | None
     batch: PixelBatch
+    padded_shape: tuple[int, int] | None = None
+    """Height and width that images of their stored size are padded to on all ranks, if a sampler says so."""
 
 
 class SampleErrors:

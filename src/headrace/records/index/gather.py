@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import CorruptDataset
+from headrace.records.index.numbers import row_bits
 from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest
 from headrace.records.schema import NUMBERS, RENDITION_COLUMNS, columns
@@ -30,20 +31,26 @@ class Gather:
     def __init__(self, places: Places, view: RowNumbers | None, value: Callable[[int, str], Any]) -> None:
         self._places, self._view, self._value = places, view, value
         self._length = places.n_rows if view is None else len(view)
+        self._row_bits = row_bits(places.n_rows)
 
     def rows(self, positions: npt.NDArray[Any]) -> RowNumbers:
-        """Return the rows of the complete dataset at positions of the view: the `sample` of random draws."""
+        """Return the sample numbers at positions of the view: the rows of the complete dataset, and their copies.
+
+        They are the `sample` of random draws. A position may have the bits of a copy, too.
+        """
         chosen = np.asarray(positions, np.int64)
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._length:
-            raise IndexError(f"positions must be in [0, {self._length}); got {chosen.min()} to {chosen.max()}")
-        return chosen if self._view is None else self._view[chosen]
+        plain = chosen & self._row_bits
+        if chosen.size and not 0 <= plain.min() <= plain.max() < self._length:
+            raise IndexError(f"positions must be in [0, {self._length}); got {plain.min()} to {plain.max()}")
+        return chosen if self._view is None else self._view[plain] + (chosen - plain)
 
     def pixel_columns(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a rendition by name (`shard`, `offset` …) in new arrays, one value per row."""
-        return self._places.take(field, rendition, rows)
+        return self._places.take(field, rendition, rows & self._row_bits)
 
     def values(self, field: str, rows: RowNumbers) -> npt.NDArray[Any] | list[Any]:
         """Return the values of a field: an array for `int64` and `float32`, a list for other types."""
+        rows = rows & self._row_bits
         if self._places.is_number(field):
             return self._places.take(field, 0, rows)[field]
         return [self._value(int(row), field) for row in rows]

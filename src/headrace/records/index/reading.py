@@ -21,6 +21,7 @@ from headrace.errors import CorruptDataset
 from headrace.files import open_file, read_at
 from headrace.records.index import ipc
 from headrace.records.index.columns import Batch
+from headrace.records.index.numbers import row_bits
 from headrace.records.manifest import INDEX, Manifest
 from headrace.records.schema import NUMBERS, arrow_schema, columns
 
@@ -38,6 +39,7 @@ class Index:
         self._columns = list(columns(manifest.fields))
         self._rows = manifest.index.batches
         self._ends = list(accumulate(self._rows))
+        self._row_bits = row_bits(sum(self._rows))
         self._batches: dict[int, Batch] = {}
         self._max_batches = len(self._rows) if mapped else 1
         self._schema = arrow_schema(manifest.fields)
@@ -71,7 +73,8 @@ class Index:
         return self._file.content
 
     def locate(self, row: int) -> tuple[Batch, int]:
-        """Return the record batch of a row and the row's position in it. The row must exist."""
+        """Return the record batch of a row and the row's position in it. The row must exist; copies are ignored."""
+        row &= self._row_bits
         number = bisect_right(self._ends, row)
         batch = self._batches.get(number) or self._load(number)
         return batch, row - self._ends[number] + self._rows[number]

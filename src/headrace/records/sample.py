@@ -87,17 +87,17 @@ class SampleMaker:
     def _pixels(self, places: list[Place], field: Field, keys: list[Key]) -> Any:
         """Decode an image and apply the declarative transforms."""
         if self._compiled is None or self._compiled.tiles is None:
-            return self._image(places[0], field, keys)
+            return self.read_image(places[0], field, keys)
         mask = field.type == "mask"
         tiles = self._compiled.tiles.mask if mask else self._compiled.tiles.image
-        parts = [self._image(place, field, keys, tile) for place, tile in zip(places, tiles, strict=False)]
+        parts = [self.read_image(place, field, keys, tile) for place, tile in zip(places, tiles, strict=False)]
         canvas = self._compiled.mask if mask else self._compiled.image
         try:
             return make_canvas(canvas, parts, keys[0])
         except TransformError as error:
             raise TransformError(f"{self._dataset.row_name(places[0].row)}: field {field.name!r}: {error}") from error
 
-    def _image(self, place: Place, field: Field, keys: list[Key], transform: _core.Transform | None = None) -> Any:
+    def read_image(self, place: Place, field: Field, keys: list[Key], transform: _core.Transform | None = None) -> Any:
         """Return the pixels of an image: all views of it, or what one transform makes."""
         renditions = place.batch.renditions[field.name][0]
         at, dataset = place.at, self._dataset
@@ -162,7 +162,7 @@ class SampleMaker:
     def _moved(self, places: list[Place], keys: list[Key]) -> dict[str, Any]:
         """Return the boxes of a sample, and what belongs to them, as they move with its first image: one per view."""
         compiled = cast("transforms.Compiled", self._compiled)
-        sizes = [self._size(place) for place in places]
+        sizes = [self._size_at(place) for place in places]
         keep: BoxFilter = self._dataset.box_filter
         moved: dict[str, Any] = {}
         for name in self._boxes:
@@ -186,8 +186,11 @@ class SampleMaker:
             moved |= {each: _single([view.lists[each] for view in views]) for each in followers}
         return moved
 
-    def _size(self, place: Place) -> tuple[int, int]:
+    def size(self, row: int) -> tuple[int, int]:
         """Return height and width of the first image of a sample."""
+        return self._size_at(self._place(row))
+
+    def _size_at(self, place: Place) -> tuple[int, int]:
         renditions = place.batch.renditions[str(self._anchor)][0]
         height, width = renditions.height[place.at], renditions.width[place.at]
         if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE):
