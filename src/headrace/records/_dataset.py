@@ -21,12 +21,12 @@ from headrace.errors import CorruptDataset, CorruptImage, HeadraceError, Transfo
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
-from headrace.records.arrays import from_numpy, to_numpy
+from headrace.records.arrays import from_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
 from headrace.records.index.gather import Gather, Places
 from headrace.records.index.reading import Index
-from headrace.records.manifest import INDEX, Manifest, shard_name
+from headrace.records.manifest import Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import (
     COLOR_DTYPE_CODES,
@@ -38,6 +38,7 @@ from headrace.records.schema import (
     stored_format,
 )
 from headrace.records.shards import ShardFiles
+from headrace.records.versions import FIRST, address, split_address
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
@@ -48,8 +49,8 @@ _FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, tra
 class _Files:
     """The open files of a dataset in this process, shared by all views of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.manifest = Manifest.load(folder)
+    def __init__(self, folder: Path, number: int | None) -> None:
+        self.manifest = Manifest.load(folder, number)
         self.index = Index(folder, self.manifest)
         self.shards = ShardFiles(folder, self.manifest.shards, self.manifest.check_current)
         self.fingerprint = self.manifest.fingerprint
@@ -77,14 +78,15 @@ class Dataset:
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
-        self.path = Path(path)
+        self.path, number = split_address(path)
         self.seed = seed
         self.color = color
         self.transform = transform
         self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._files = _Files(self.path)
+        self._files = _Files(self.path, number)
+        self.version = self._files.manifest.number
         self._epochs = EpochCounter(self._files.manifest.samples)
 
     def _compile(self) -> transforms.Compiled | None:
@@ -125,7 +127,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
-        return f"<Dataset {str(self.path)!r}: {len(self)} samples of {fields}>"
+        name = str(self.path) if self.version == FIRST else self.address
+        return f"<Dataset {name!r}: {len(self)} samples of {fields}>"
 
     def _row(self, index: int) -> int:
         position = operator.index(index)
@@ -312,8 +315,13 @@ class Dataset:
         return self._files.fingerprint
 
     @property
+    def address(self) -> str:
+        """The path with the version, as in `photos.hr@v3`: opens this version whatever is added later."""
+        return address(self.path, self.version)
+
+    @property
     def manifest(self) -> Manifest:
-        """The parsed `dataset.json`."""
+        """The parsed `dataset.json`, or file of a later version."""
         return self._files.manifest
 
     @property
@@ -331,7 +339,7 @@ class Dataset:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers of the index, such as `label` or `image.0.width`, as an array."""
-        column = to_numpy(self._files.index.column(name))
+        column = self._files.index.column(name)
         return column if self._rows is None else column[self._rows.array]
 
     def value(self, index: int, field: str) -> Any:
@@ -361,7 +369,7 @@ class Dataset:
         try:
             return str(batch.key[at])
         except ValueError as error:
-            raise CorruptDataset(f"{self.path / INDEX}: row {row}: the key must be UTF-8: {error}") from error
+            raise CorruptDataset(f"{self.path}: row {row} of the index: the key must be UTF-8: {error}") from error
 
     def rendition(self, index: int, field: str, format: str | None = None) -> Rendition:  # noqa: A002
         """Return where an image is stored and what the index says about it, without reading it.
@@ -444,14 +452,14 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
+        kept = ("path", "version", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = _Files(self.path)
+        self._files = _Files(self.path, self.version)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
 
@@ -459,7 +467,7 @@ class Dataset:
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        return verify(self.path, workers=workers)
+        return verify(self.address, workers=workers)
 
 
 def open_dataset(
@@ -473,7 +481,7 @@ def open_dataset(
     """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
-        path: The folder that `headrace build` made.
+        path: The folder that `headrace build` made: its newest version, or `photos.hr@v3` for version 3.
         transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
             each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
             otherwise `[H, W]` or `[H, W, C]`, as decoded.

@@ -14,7 +14,7 @@ from headrace import _core
 from headrace.loader._options import Options, check_rate
 from headrace.loader.pixels._python_decoders import DecoderThreads, decode_next
 from headrace.records import Dataset
-from headrace.records.manifest import MANIFEST, shard_name
+from headrace.records.manifest import shard_name
 from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
 
@@ -116,7 +116,7 @@ class EngineSource:
             (str(dataset.path / shard_name(number)), shard.n_bytes)
             for number, shard in enumerate(dataset.manifest.shards)
         ]
-        # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
+        # The engine refuses images of other formats than the dataset lists, and checks the identity of the dataset
         # whenever it opens a shard.
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES
@@ -127,7 +127,7 @@ class EngineSource:
             threads=options.num_workers,
             direct=options.direct_io,
             storage_rate=check_rate(options.storage_rate),
-            identity=None if identity is None else (str(dataset.path / MANIFEST), *identity),
+            identity=None if identity is None else (str(dataset.path / dataset.manifest.file), *identity),
             formats=sorted(formats),
         )
         self.max_batch_bytes = self._engine.max_batch_bytes  # for pixels; samples beyond it fail
