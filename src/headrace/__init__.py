@@ -12,6 +12,7 @@ from headrace.codec import decode, encode, inspect
 if TYPE_CHECKING:
     from headrace import transforms
     from headrace.building import BuildReport, Writer, build
+    from headrace.building.growing import add, collect_garbage, drop, log, merge, relabel
     from headrace.loader import Loader
     from headrace.planning import plan
     from headrace.profiling import profile
@@ -23,15 +24,21 @@ __all__ = [
     "Dataset",
     "Loader",
     "Writer",
+    "add",
     "build",
     "codec",
+    "collect_garbage",
     "decode",
+    "drop",
     "encode",
     "errors",
     "inspect",
+    "log",
+    "merge",
     "open",
     "plan",
     "profile",
+    "relabel",
     "transforms",
 ]
 
@@ -42,10 +49,16 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "Dataset": ("headrace.records", "Dataset"),
     "Loader": ("headrace.loader", "Loader"),
     "Writer": ("headrace.building", "Writer"),
+    "add": ("headrace.building.growing", "add"),
     "build": ("headrace.building", "build"),
+    "collect_garbage": ("headrace.building.growing", "collect_garbage"),
+    "drop": ("headrace.building.growing", "drop"),
+    "log": ("headrace.building.growing", "log"),
+    "merge": ("headrace.building.growing", "merge"),
     "open": ("headrace.records", "open_dataset"),
     "plan": ("headrace.planning", "plan"),
     "profile": ("headrace.profiling", "profile"),
+    "relabel": ("headrace.building.growing", "relabel"),
     "transforms": ("headrace.transforms", None),
 }
 

@@ -127,7 +127,7 @@ def build(
             pages=pages,
             shard_size=size,
             align=align,
-            progress=None if quiet else _progress_hook(update),
+            progress=None if quiet else progress_hook(update),
         )
     if as_json:
         typer.echo(json.dumps({**dataclasses.asdict(report), "path": str(report.path)}))
@@ -162,7 +162,7 @@ def _show_report(report: BuildReport, *, quiet: bool) -> None:
     say(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
 
 
-def _progress_hook(update: Callable[..., None] | None) -> Callable[[Progress], None]:
+def progress_hook(update: Callable[..., None] | None) -> Callable[[Progress], None]:
     """Show progress in a bar; without one, print a line every 10 seconds."""
     last = time.perf_counter()
 

@@ -31,7 +31,7 @@ from headrace.loader._options import (
     dtype_name,
     find_ranks,
 )
-from headrace.loader._state import EpochCursor, LoaderState
+from headrace.loader._state import EpochCursor, LoaderState, check_version
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
 from headrace.loader.order._keys import check_seed
@@ -272,7 +272,9 @@ class Loader:
         """
         if self._running() is not None:
             raise InvalidState("a state cannot be loaded during an iteration: load it before iter(loader)")
-        self._cursor.load(LoaderState.from_json(state_dict))
+        state = LoaderState.from_json(state_dict)
+        check_version(state, self.dataset)
+        self._cursor.load(state)
 
     @property
     def recipe(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from os import PathLike
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, cast, overload
 
@@ -24,8 +23,8 @@ from headrace.records._views import Rows, named_rows, select_rows, split_rows
 from headrace.records.arrays import from_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
-from headrace.records.index.gather import Gather, Places
-from headrace.records.index.reading import Index
+from headrace.records.index.gather import Gather
+from headrace.records.index.opened import OpenFiles
 from headrace.records.manifest import Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import (
@@ -37,27 +36,12 @@ from headrace.records.schema import (
     Field,
     stored_format,
 )
-from headrace.records.shards import ShardFiles
 from headrace.records.versions import FIRST, address, split_address
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
 # Transforms without random draws.
 _FIXED = (transforms.CenterCrop, transforms.Letterbox, transforms.Normalize, transforms.Pad, transforms.Resize)
-
-
-class _Files:
-    """The open files of a dataset in this process, shared by all views of it."""
-
-    def __init__(self, folder: Path, number: int | None) -> None:
-        self.manifest = Manifest.load(folder, number)
-        self.index = Index(folder, self.manifest)
-        self.shards = ShardFiles(folder, self.manifest.shards, self.manifest.check_current)
-        self.fingerprint = self.manifest.fingerprint
-
-    @cached_property
-    def places(self) -> Places:
-        return Places(self.index, self.manifest)
 
 
 class Dataset:
@@ -79,13 +63,14 @@ class Dataset:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
         self.path, number = split_address(path)
+        self._is_pinned = number is not None
         self.seed = seed
         self.color = color
         self.transform = transform
         self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._files = _Files(self.path, number)
+        self._files = OpenFiles(self.path, number)
         self.version = self._files.manifest.number
         self._epochs = EpochCounter(self._files.manifest.samples)
 
@@ -320,6 +305,11 @@ class Dataset:
         return address(self.path, self.version)
 
     @property
+    def location(self) -> str:
+        """What it was opened with: the path, or the address if it had a version."""
+        return self.address if self._is_pinned else str(self.path)
+
+    @property
     def manifest(self) -> Manifest:
         """The parsed `dataset.json`, or file of a later version."""
         return self._files.manifest
@@ -452,14 +442,14 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "version", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
+        kept = ("path", "version", "_is_pinned", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = _Files(self.path, self.version)
+        self._files = OpenFiles(self.path, self.version)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
 

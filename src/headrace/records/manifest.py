@@ -195,6 +195,16 @@ class Manifest:
             raise CorruptDataset(f"{path}: the file must be version {number}; it is {manifest.number}: restore it")
         return manifest
 
+    @classmethod
+    def find(cls, folder: Path, fingerprint: str) -> Manifest | None:
+        """Return the version of a dataset that has this fingerprint, the newest first; None if there is none."""
+        for number in reversed(version_numbers(folder)):
+            with contextlib.suppress(CorruptDataset, UnsupportedDataset, OSError):
+                manifest = cls.load(folder, number)
+                if manifest.fingerprint == fingerprint:
+                    return manifest
+        return None
+
     def check_current(self, folder: Path) -> None:
         """Raise CorruptDataset if the folder no longer has the dataset that this manifest was read from.
 

@@ -54,8 +54,8 @@ def add(
 
     Args:
         dataset: The dataset. Its newest version is extended.
-        source: As for `build`. It must have the fields of the dataset. Labels are mapped by the names of the classes;
-            new classes are appended to those of the dataset.
+        source: As for `build`. It must have the fields of the dataset. Labels are mapped by the names of the classes,
+            and new classes are appended to those of the dataset; labels of an iterable are numbers of its classes.
         kind: Layout of the source, as for `build`.
         format: Format of the images; by default the formats, or the plan, that the dataset was built with.
         existing: If the dataset has a sample with the same key, `raise` stops, `skip` adds only the other samples.
@@ -83,7 +83,9 @@ def add(
     _check_fields(newest.fields, opened, folder)
     conversion = conversion_like(newest, format=format, verify=verify, on_error=on_error, pages=pages)
     name = Path(source).resolve().name if isinstance(source, str | PathLike) else type(source).__name__
-    classes, labels = join_classes(newest.classes, opened.classes, name, has_labels=has_labels(newest.fields))
+    # A program that makes samples knows the dataset, so its labels are numbers of the dataset's classes.
+    theirs = newest.classes if opened.kind == "iterable" else opened.classes
+    classes, labels = join_classes(newest.classes, theirs, name, has_labels=has_labels(newest.fields))
     options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": shard_samples(opened)}
     identity = options | {
         "source": [opened.kind, name, split, mask_suffix],

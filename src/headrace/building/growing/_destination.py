@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.building._destination import (
+    BUILDING,
     GROWS,
     Destination,
     clear_building,
@@ -50,6 +51,8 @@ class GrowingDestination(Destination):
         self._remove_temporary()
         self.base = Manifest.load(self.folder)
         before = read_options(self.folder)
+        if not self.has_unfinished:
+            before = None  # nothing that could be continued
         if before is not None and self._is_done(before):
             # The earlier run was killed when all was done, except for removing its files.
             self.is_finished = self._adds and not self._difference(before, options)
@@ -93,8 +96,8 @@ class GrowingDestination(Destination):
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether there is an interrupted addition."""
-        return read_options(self.folder) is not None
+        """Whether there is an interrupted addition that has finished shards."""
+        return read_options(self.folder) is not None and any((self.folder / BUILDING).glob("*.part"))
 
     def publish(self, manifest: Manifest) -> None:
         """Write the file of the new version, which makes it a version."""

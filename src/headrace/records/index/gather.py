@@ -62,7 +62,7 @@ class Places:
     """Positions of the columns of numbers in the index files. Thread-safe and fork-safe."""
 
     def __init__(self, index: Index, manifest: Manifest) -> None:
-        self._index = index
+        self._index, self._dropped, self._changed = index, index.dropped, index.changed
         self.n_rows = manifest.samples
         self._runs: dict[tuple[str, int], tuple[Runs, ...]] = {}
         self._ends = np.cumsum(np.array(manifest.batches, np.int64))
@@ -84,7 +84,8 @@ class Places:
     def take(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a rendition, or that of a field of numbers, in these rows. The rows must exist."""
         runs = self._runs.get((field, rendition)) or self._open(field, rendition)
-        rows = self._index.stored_rows(rows)
+        if self._dropped is not None:
+            rows = self._dropped.stored(rows)
         batches = self._ends.searchsorted(rows, side="right")
         if not self._all_known:
             self._find(np.unique(batches))
@@ -95,8 +96,8 @@ class Places:
             found = files[0].take(places) if len(files) == 1 else self._take_each(files, places, batches)
             for (name, dtype), numbers in zip(names, found, strict=True):
                 taken[name] = numbers.view(dtype)
-        if field in self._index.changed:
-            self._index.changed[field].put(rows, taken[field])
+        if field in self._changed:
+            self._changed[field].put(rows, taken[field])
         return taken
 
     def _take_each(self, files: tuple[npt.NDArray[Any], ...], places: RowNumbers, batches: RowNumbers) -> Any:
