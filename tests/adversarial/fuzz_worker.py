@@ -29,7 +29,7 @@ def use_sanitized_package() -> None:
 
 use_sanitized_package()
 
-from tests.adversarial import fuzz_exchange, fuzz_forgeries  # noqa: E402
+from tests.adversarial import fuzz_exchange, fuzz_forgeries, fuzz_versions  # noqa: E402
 
 import headrace  # noqa: E402
 from headrace.errors import HeadraceError  # noqa: E402
@@ -56,6 +56,8 @@ def uses(path: Path) -> Iterator[Callable[[], Any]]:
             if kind not in ("image", "mask"):
                 yield lambda row=row, name=name: dataset.value(row, name)
     yield lambda: load(path, n)
+    if (path / "versions").is_dir():
+        yield from fuzz_versions.uses(path)
 
 
 def load(path: Path, n: int) -> None:

@@ -120,28 +120,30 @@ def test_stopped_before_every_rename(tmp_path, monkeypatch):
     real = files.publish
     sound = write(tmp_path / "sound.hr", range(10))
     source = write(tmp_path / "more.hr", range(10, 16))
-    expected: dict[str, bytes] = {}
-    for steps in range(20, -1, -1):
-        path = shutil.copytree(sound, tmp_path / f"{steps}.hr")
-        left = [steps]
+    done: list[Path] = []
+    limit = [1000]
 
-        def publish(temporary, name, left=left):
-            left[0] -= 1
-            if left[0] < 0:
-                raise Stop(name)
-            real(temporary, name)
+    def publish(temporary, name):
+        if len(done) == limit[0]:
+            raise Stop(name)
+        done.append(name)
+        real(temporary, name)
 
+    def stopped_add(path):
+        done.clear()
         with monkeypatch.context() as patch:
             patch.setattr(files, "publish", publish)
             patch.setattr("headrace.building._destination.publish", publish)
-            if steps == 20:
-                headrace.add(path, source, workers=1, shard_size=1000)
-                expected = tree(path)
-                assert steps > 20 - left[0] > 6
-                continue
-            if left[0] < 9:
-                with pytest.raises(Stop):
-                    headrace.add(path, source, workers=1, shard_size=1000)
+            headrace.add(path, source, workers=1, shard_size=1000)
+
+    stopped_add(shutil.copytree(sound, tmp_path / "whole.hr"))
+    expected, renames = tree(tmp_path / "whole.hr"), len(done)
+    assert renames >= 9
+    for steps in range(renames):
+        path = shutil.copytree(sound, tmp_path / f"{steps}.hr")
+        limit[0] = steps
+        with pytest.raises(Stop):
+            stopped_add(path)
         assert {name: content for name, content in tree(path).items() if name in tree(sound)} == tree(sound)
         check(headrace.open(f"{path}@v1"), range(10))
         headrace.add(path, source, workers=1, shard_size=1000)
@@ -172,9 +174,9 @@ def test_other_changes_are_possible_while_an_addition_is_unfinished(tmp_path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "publish", publish)
+        others = write(tmp_path / "others.hr", range(20, 26))
         with pytest.raises(Stop):
-            headrace.add(path, source, workers=1, shard_size=1000, existing="skip", format="png", resume=False)
-            headrace.add(path, write(tmp_path / "others.hr", range(20, 26)), workers=1, shard_size=1000)
+            headrace.add(path, others, workers=1, shard_size=1000)
     removed = headrace.collect_garbage(path, unfinished=True)
     assert removed.files
     assert all(name.startswith("shards/") for name in removed.files)
