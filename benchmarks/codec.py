@@ -97,13 +97,13 @@ def main(
                 measured["png"] = png_files.measure(chosen, effort)
                 for table in png_files.tables(measured):
                     console.print(table.rich())
+            if output is not None:  # after every set: an interrupted run keeps what it has
+                results.write(output, document)
     except (ImportError, NotLossless, OSError, ValueError) as error:
         log.print("[bold red]error:[/]", escape(str(error)), highlight=False)
         raise typer.Exit(1) from None
     console.print(CONVERSIONS)
     console.print(results.provenance(document), highlight=False)
-    if output is not None:
-        results.write(output, document)
 
 
 def _measure(image_set: ImageSet, codecs: list[Codec], effort: Effort, log: Console) -> dict[str, Any]:

@@ -35,6 +35,7 @@ HEADRACE = "headrace"
 PILLOW = "Pillow"
 _MODES = {"L", "LA", "RGB", "RGBA"}
 _MEGA = 1e6
+_BIT_DEPTH_AT = 24  # in the file: the signature, the head of the first chunk, width and height come before it
 
 
 def measure(image_set: ImageSet, effort: Effort) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def measure(image_set: ImageSet, effort: Effort) -> dict[str, Any]:
 
 
 def _reference(file: Path) -> Pixels | None:
-    if file.suffix.lower() != ".png":
+    if file.suffix.lower() != ".png" or file.read_bytes()[_BIT_DEPTH_AT] == 16:  # Pillow reads 16-bit RGB as 8-bit RGB
         return None
     with Image.open(file) as image:
         return np.asarray(image) if image.mode in _MODES else None
