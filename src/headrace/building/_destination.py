@@ -60,11 +60,16 @@ class Destination:
             (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
             self._building.mkdir(exist_ok=True)
             self._lock = _take_lock(self._building / _LOCK, folder)
+        self._replaced: int | None = None
+        """The lock of the dataset that is replaced, so that it does not grow meanwhile."""
         try:
             with _as_build_error(self.folder):
+                if self._replaces:
+                    (folder / BUILDING).mkdir(exist_ok=True)
+                    self._replaced = _take_lock(folder / BUILDING / _LOCK, folder)
                 self._prepare(options, resume=resume, force=force)
         except BaseException:
-            os.close(self._lock)
+            self._release()
             raise
 
     def __enter__(self) -> Self:
@@ -76,7 +81,18 @@ class Destination:
             with contextlib.suppress(OSError):
                 self._remove_temporary()
         finally:
-            os.close(self._lock)
+            self._release()
+
+    def _release(self) -> None:
+        os.close(self._lock)
+        replaced, self._replaced = self._replaced, None
+        if replaced is not None:
+            try:
+                with contextlib.suppress(OSError):
+                    if read_options(self.path) is None:
+                        remove_building(self.path)
+            finally:
+                os.close(replaced)
 
     def _prepare(self, options: dict[str, Any], *, resume: bool, force: bool) -> None:
         self._remove_temporary()

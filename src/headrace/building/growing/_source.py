@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import BuildError
-from headrace.records.arrays import make_array
+from headrace.records.arrays import from_numpy, make_array
 from headrace.records.index.reading import Index
 from headrace.records.schema import Field
 from headrace.sources import Item, Source
@@ -95,15 +95,14 @@ def find_keys(index: Index, wanted: Sequence[str] | None) -> Iterator[tuple[str,
         keys = index.record_batch(number, validate=True).column("key")
         rows = np.arange(len(keys))
         if values is not None:
-            hits = pc.is_in(keys, value_set=values)
-            rows = np.flatnonzero(
-                np.unpackbits(np.frombuffer(hits.buffers()[1], np.uint8), bitorder="little")[: len(keys)]
-            )
-        for row in rows.tolist():
-            sample = first_row + row if index.dropped is None else index.dropped.sample(first_row + row)
+            bits = np.frombuffer(pc.is_in(keys, value_set=values).buffers()[1], np.uint8)
+            rows = np.flatnonzero(np.unpackbits(bits, bitorder="little")[: len(keys)])
+            keys = keys.take(from_numpy(rows, pa.int64()))
+        for key, row in zip(keys.to_pylist(), (rows + first_row).tolist(), strict=True):
+            sample = row if index.dropped is None else index.dropped.sample(row)
             if sample is not None:
-                yield keys[row].as_py(), sample
-        first_row += len(keys)
+                yield key, sample
+        first_row += index.record_batch(number).num_rows
 
 
 def check_new(existing: Sequence[str], total: int | None) -> None:
