@@ -43,8 +43,8 @@ std::uint64_t parse_count(nb::handle number, const char* name) {
 }
 
 unsigned parse_threads(nb::handle number) {
-  constexpr std::uint64_t most = 1024;  // more than any machine has cores to spare for one image
-  return static_cast<unsigned>(std::min(parse_count(number, "threads"), most));
+  constexpr std::uint64_t max_threads = 1024;  // more than any machine has cores to spare for one image
+  return static_cast<unsigned>(std::min(parse_count(number, "threads"), max_threads));
 }
 
 ImageHeader read_header(const Buffer& file, std::ptrdiff_t index = kNoIndex) {

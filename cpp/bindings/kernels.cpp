@@ -156,8 +156,8 @@ nb::tuple fetch_tiles(nb::sequence heads, Ints sizes, Ints files, Ints offsets, 
 // Give tiles their places in the scratch. Its sizes, and the tiles and the chains of palettes, packed and coded tiles.
 nb::tuple lay_out_scratch(TileTable tiles) {
   const device::Table table{tiles.data(), tiles.shape(1)};
-  const auto within = [&](device::TileRow row, std::size_t i, std::int64_t most) {
-    return table.at(row, i) >= 1 && table.at(row, i) <= most;
+  const auto within = [&](device::TileRow row, std::size_t i, std::int64_t limit) {
+    return table.at(row, i) >= 1 && table.at(row, i) <= limit;
   };
   for (std::size_t i = 0; i < table.columns; ++i)
     if (!within(device::kTileChannels, i, kMaxChannels) || !within(device::kTileHeightRow, i, kTileHeight) ||

@@ -31,7 +31,7 @@ class Claims {
     x_end_ = (region.left + region.width - 1) / header.tile_width + 1;
     y_ = region.top / kTileHeight;
     y_end_ = (region.top + region.height - 1) / kTileHeight + 1;
-    most_ = y_end_ - y_ >= 4 * threads ? x_end_ - x_begin_ : kGroupColumns / header.tile_width;
+    claim_columns_ = y_end_ - y_ >= 4 * threads ? x_end_ - x_begin_ : kGroupColumns / header.tile_width;
     x_ = x_begin_;
     skip_to(std::uint64_t{y_} * header.tiles_x + x_);
   }
@@ -39,7 +39,7 @@ class Claims {
   bool next(Claim& claim) noexcept {
     const MutexLock lock(mutex_);
     if (y_ == y_end_) return false;
-    claim = {x_, std::min(x_end_, x_ + most_), y_, offset_};
+    claim = {x_, std::min(x_end_, x_ + claim_columns_), y_, offset_};
     x_ = claim.x_end;
     if (x_ == x_end_) {
       x_ = x_begin_;
@@ -58,7 +58,7 @@ class Claims {
   const ImageHeader& header_;
   std::uint64_t tile_ = 0;
   std::uint64_t offset_;
-  std::uint32_t x_begin_, x_end_, x_, y_, y_end_, most_;
+  std::uint32_t x_begin_, x_end_, x_, y_, y_end_, claim_columns_;
 };
 
 }  // namespace

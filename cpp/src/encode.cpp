@@ -46,7 +46,7 @@ class Levels {
  public:
   explicit Levels(const Pixels& px) : used_(std::size_t{1} << px.depth, 0) {
     // Ranks pay only where gaps make up a third of the range or more.
-    const std::size_t most = used_.size() * 2 / 3;
+    const std::size_t limit = used_.size() * 2 / 3;
     const std::uint16_t flip = px.is_signed ? 0x8000 : 0;
     for (std::uint32_t y = 0; y < px.height; ++y) {
       for (std::uint32_t c = 0; c < px.channels; ++c) {
@@ -61,7 +61,7 @@ class Levels {
       // The scan of a photograph ends after a few rows.
       if ((y & (y - 1)) == 0 || y % 64 == 0) {
         count_ = static_cast<std::size_t>(std::count(used_.begin(), used_.end(), std::uint8_t{1}));
-        if (count_ > most) return;
+        if (count_ > limit) return;
       }
     }
     count_ = static_cast<std::size_t>(std::count(used_.begin(), used_.end(), std::uint8_t{1}));

@@ -276,11 +276,11 @@ HR_STAGE void choose_classes(const S* z, std::uint32_t blocks_x, std::uint32_t b
         p = grid[-1];
       else if (y > 0)
         p = grid[-static_cast<std::ptrdiff_t>(blocks_x)];
-      std::uint32_t best = 0, least = ~0U;
+      std::uint32_t best = 0, lowest = ~0U;
       for (std::uint32_t c = 0; c < classes; ++c) {
         const std::uint32_t total = cost[c] + zigzag8(static_cast<int>(c) - p);
-        if (total < least) {
-          least = total;
+        if (total < lowest) {
+          lowest = total;
           best = c;
         }
       }

@@ -98,9 +98,9 @@ HR_STAGE std::size_t encode_palette(PlaneSet<S> planes, std::uint32_t channels, 
   std::memset(flags, 0, ceil_div(blocks, 8));
   to += ceil_div(blocks, 8);
   // Row masks are written in place; sample masks and numbers wait for their sections to begin.
-  constexpr std::uint32_t most = kMaxTileWidth * kTileHeight;
-  std::uint8_t sample_masks[most / 8];
-  std::uint8_t exceptions[most + 8];
+  constexpr std::uint32_t max_samples = kMaxTileWidth * kTileHeight;
+  std::uint8_t sample_masks[max_samples / 8];
+  std::uint8_t exceptions[max_samples + 8];
   std::uint32_t rows = 0;
   BitWriter numbers(exceptions);
   const unsigned bits = bit_length(colors - 1);

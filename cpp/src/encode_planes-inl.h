@@ -131,8 +131,8 @@ HR_STAGE void choose_colors(PlaneSet<S> planes, std::uint32_t channels, std::uin
     const S* previous = planes[c == 0 ? 1 : c - 1];
     const S* before = c >= 2 ? planes[c - 2] : previous;
     std::uint32_t cost[3] = {0, 0, 0};
-    const unsigned most = c == 0 ? 1 : 2;
-    for (unsigned code = 0; code <= most; ++code) {
+    const unsigned highest = c == 0 ? 1 : 2;
+    for (unsigned code = 0; code <= highest; ++code) {
       const V mid = set_all(static_cast<S>(code == 0 ? 0 : S{1} << (8 * sizeof(S) - 1)));
       const auto value = [&](std::ptrdiff_t i) -> V {
         const V v = add(load(plane + i), mid);
@@ -145,7 +145,7 @@ HR_STAGE void choose_colors(PlaneSet<S> planes, std::uint32_t channels, std::uin
       };
       for (std::uint32_t x = 0; x < w; x += 32) cost[code] += texture<S>(x, w, h, residual);
     }
-    for (unsigned code = 1; code <= most; ++code)
+    for (unsigned code = 1; code <= highest; ++code)
       if (cost[code] < cost[codes[c]]) codes[c] = static_cast<std::uint8_t>(code);
   }
 }
@@ -256,14 +256,14 @@ inline unsigned choose_packed_predictor(const std::uint16_t* plane, std::uint32_
                                         std::uint16_t* trial, std::uint8_t* widths) {
   const std::uint32_t groups_x = ceil_div(w, 4), groups_y = ceil_div(h, 4);
   unsigned best = kMedAvg;
-  std::uint32_t least = ~0U;
+  std::uint32_t lowest = ~0U;
   for (unsigned id = kAvg; id <= kMedAvg; ++id) {
     take_residuals(plane, w, h, [id](std::uint32_t) { return id; }, trial);
     group_widths(trial, groups_x, groups_y, widths);
     std::uint32_t cost = 0;
     for (std::uint32_t g = 0; g < groups_x * groups_y; ++g) cost += widths[g];
-    if (cost < least) {
-      least = cost;
+    if (cost < lowest) {
+      lowest = cost;
       best = id;
     }
   }

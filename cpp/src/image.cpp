@@ -32,8 +32,8 @@ bool is_utf8(Bytes text) noexcept {
       if ((text[i] & 0xC0) != 0x80) return false;
       point = point << 6 | (text[i++] & 0x3FU);
     }
-    constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};  // that need so many bytes
-    if (point < kLeast[more - 1] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF)) return false;
+    constexpr std::uint32_t kMin[] = {0x80, 0x800, 0x10000};  // that need so many bytes
+    if (point < kMin[more - 1] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF)) return false;
   }
   return true;
 }

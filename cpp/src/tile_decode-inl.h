@@ -178,8 +178,8 @@ const char* RunDecoder<S>::color(std::uint32_t i, Cursor& in) {
   std::uint8_t* codes = fixed_->codes[i];
   for (std::uint32_t c = 0; c < ceil_div(channels, 4) * 4; ++c) {
     const std::uint8_t code = (p[c / 4] >> (2 * (c % 4))) & 3;
-    const std::uint32_t most = c >= channels || c == coded_channel(0, channels) ? 0 : c == 0 ? 1 : 2;
-    if (code > most) return "a color code is out of range";
+    const std::uint32_t highest = c >= channels || c == coded_channel(0, channels) ? 0 : c == 0 ? 1 : 2;
+    if (code > highest) return "a color code is out of range";
     if (c < channels) codes[c] = code;
   }
   return nullptr;

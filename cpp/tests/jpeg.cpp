@@ -164,9 +164,9 @@ Status read_all(JpegRows& source, Bytes file, const JpegRequest& request, Random
   out.clear();
   for (std::uint32_t y = 0; y < request.region.height;) {
     Rows rows;
-    const std::uint32_t most = 1 + random.below(std::min(40U, request.region.height - y));
-    if (const Status read = source.next(most, rows); !read) return read;
-    if (rows.count == 0 || rows.count > most) return {Code::bad_argument, "not as many rows as were asked for"};
+    const std::uint32_t max_rows = 1 + random.below(std::min(40U, request.region.height - y));
+    if (const Status read = source.next(max_rows, rows); !read) return read;
+    if (rows.count == 0 || rows.count > max_rows) return {Code::bad_argument, "not as many rows as were asked for"};
     for (std::uint32_t k = 0; k < rows.count; ++k) out.insert(out.end(), rows.row(k), rows.row(k) + row_bytes);
     y += rows.count;
   }

@@ -55,8 +55,8 @@ Inputs make_inputs(unsigned round, Random& random) {
   Inputs in;
   for (auto& x : in.bytes) x = static_cast<std::uint8_t>(random.next());
   for (auto& x : in.words) x = static_cast<std::uint16_t>(random.below(4) == 0 ? 0x8000 : random.next());
-  const std::uint32_t least = round % 8 == 0 ? 4 : 0;  // at times all lanes take the most they may
-  for (auto& x : in.extra) x = static_cast<std::uint8_t>(least + random.below(5 - least));
+  const std::uint32_t lowest = round % 8 == 0 ? 4 : 0;  // at times all lanes take the most they may
+  for (auto& x : in.extra) x = static_cast<std::uint8_t>(lowest + random.below(5 - lowest));
   for (auto& x : in.flags) x = static_cast<std::uint8_t>(random.below(2));
   in.bits = round % 9;
   in.bits16 = round % 17;

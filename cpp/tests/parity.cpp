@@ -118,14 +118,14 @@ void check_crc(std::uint64_t seed, Checks& checks) {
 
 template <class F>
 double milliseconds(const F& f) {
-  double least = 1e9;
+  double lowest = 1e9;
   for (int i = 0; i < 5; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     f();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    least = took.count() < least ? took.count() : least;
+    lowest = took.count() < lowest ? took.count() : lowest;
   }
-  return least;
+  return lowest;
 }
 
 int time_targets() {

@@ -106,13 +106,13 @@ class Guarded {
 // Rows of a part of an image in memory of exactly their size, which is gone with the next call.
 class FewRows final : public RowSource {
  public:
-  FewRows(const Image& image, const Region& region, std::uint32_t most, Random& random)
-      : image_(image), region_(region), most_(most), random_(random) {}
+  FewRows(const Image& image, const Region& region, std::uint32_t max_rows, Random& random)
+      : image_(image), region_(region), max_rows_(max_rows), random_(random) {}
 
-  Status next(std::uint32_t most, Rows& rows) noexcept override {
-    if (most == 0 || most > region_.height - at_)
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override {
+    if (max_rows == 0 || max_rows > region_.height - at_)
       return {Code::bad_argument, "more rows were asked for than there are"};
-    const std::uint32_t count = 1 + random_.below(std::min(most, most_));
+    const std::uint32_t count = 1 + random_.below(std::min(max_rows, max_rows_));
     const std::size_t bytes = region_.width * image_.pixel_bytes();
     std::vector<std::uint8_t> held(count * bytes);
     for (std::uint32_t i = 0; i < count; ++i, ++at_)
@@ -126,7 +126,7 @@ class FewRows final : public RowSource {
  private:
   const Image& image_;
   Region region_;
-  std::uint32_t most_, at_ = 0;
+  std::uint32_t max_rows_, at_ = 0;
   Random& random_;
   std::vector<std::uint8_t> held_;
 };

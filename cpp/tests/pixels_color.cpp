@@ -89,14 +89,15 @@ Guarded colored_on(const char* target, const Image& image, std::span<const Color
 }
 
 double farthest(const Image& image, const Reference& reference, const Guarded& out, PixelType type) {
-  double most = 0;
+  double highest = 0;
   for (std::uint32_t y = 0; y < image.height; ++y)
     for (std::uint32_t x = 0; x < image.width; ++x)
       for (std::uint32_t c = 0; c < type.channels; ++c) {
         const std::size_t at = y * image.row_bytes() + x * type.pixel_bytes() + c * type.sample_bytes();
-        most = std::max(most, std::abs(sample_at(out.first() + at, image.kind) - reference.at(y * image.width + x, c)));
+        highest =
+            std::max(highest, std::abs(sample_at(out.first() + at, image.kind) - reference.at(y * image.width + x, c)));
       }
-  return most;
+  return highest;
 }
 
 void check_refusals(Checks& checks) {

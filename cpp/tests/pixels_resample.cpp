@@ -72,17 +72,17 @@ Plane reference(const Image& image, std::uint32_t c, const Resample& job) {
 // The largest distance from the reference, in levels.
 double farthest(const Image& image, const Resample& job, const Guarded& out) {
   const std::size_t sample_bytes = image.kind.depth / 8;
-  double most = 0;
+  double highest = 0;
   for (std::uint32_t c = 0; c < image.kind.channels; c += c < 5 ? 1 : 29) {
     const Plane plane = reference(image, c, job);
     for (std::uint32_t y = 0; y < job.window.height; ++y)
       for (std::uint32_t x = 0; x < job.window.width; ++x) {
         const std::size_t at = (std::size_t{y} * job.window.width + x) * image.kind.channels + c;
         const double expected = plane[std::size_t{job.window.top + y} * job.resized_width + job.window.left + x];
-        most = std::max(most, std::abs(sample_at(out.first() + at * sample_bytes, image.kind) - expected));
+        highest = std::max(highest, std::abs(sample_at(out.first() + at * sample_bytes, image.kind) - expected));
       }
   }
-  return most;
+  return highest;
 }
 
 std::uint32_t random_size(Random& random) {

@@ -96,7 +96,7 @@ Op random_op(Random& random) {
   }
 }
 
-void add_random_ops(Random& random, unsigned depth, unsigned most, std::vector<Op>& ops);
+void add_random_ops(Random& random, unsigned depth, unsigned highest, std::vector<Op>& ops);
 
 // A control operation and its body. Weights are whole, so that their sums are exact.
 void add_control(Random& random, unsigned depth, std::vector<Op>& ops) {
@@ -114,8 +114,8 @@ void add_control(Random& random, unsigned depth, std::vector<Op>& ops) {
   ops[at].parameters[kind == OpKind::apply ? 1 : 0] = static_cast<double>(ops.size() - at - 1);
 }
 
-void add_random_ops(Random& random, unsigned depth, unsigned most, std::vector<Op>& ops) {
-  for (unsigned left = random.below(most); left > 0; --left) {
+void add_random_ops(Random& random, unsigned depth, unsigned highest, std::vector<Op>& ops) {
+  for (unsigned left = random.below(highest); left > 0; --left) {
     if (depth < 3 && random.below(8) == 0)
       add_control(random, depth, ops);
     else
@@ -182,12 +182,12 @@ void check_passes(Checks& checks) {
       part{OpKind::random_crop, {32, 32, 0, 0, 0}};
   const auto passes = [](std::vector<Op> ops, std::uint32_t height, std::uint32_t width) {
     Program program;
-    std::uint32_t most = 0;
+    std::uint32_t highest = 0;
     for (std::uint64_t sample = 0; sample < 100; ++sample) {
       if (!make_program(ops, height, width, {1, 2, sample, 0}, program)) return ~0U;
-      most = std::max(most, program.pass_count);
+      highest = std::max(highest, program.pass_count);
     }
-    return most;
+    return highest;
   };
   checks.expect(passes({}, 480, 640) == 1, "nothing takes one pass");
   checks.expect(passes({crop, flip, jitter, gray}, 480, 640) == 1, "training takes one pass");

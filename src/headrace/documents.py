@@ -50,13 +50,15 @@ class DocumentReader:
                 raise self.error(f"{where} must have a member {name!r}; it is missing")
         return kind(**{name: self._value(types[name], value, f"{where}.{name}") for name, value in given.items()})
 
-    def require_version(self, tree: Any, version: int, where: str) -> None:
-        """Check that a value is an object of this version."""
+    def load(self, source: Any, version: int, where: str) -> Mapping[str, Any]:
+        """Return a JSON object of this version, which is given as it is or as a file."""
+        tree = load_json(source, where)
         if not isinstance(tree, Mapping):
             raise self._invalid(where, tree, "an object")
         if tree.get("version") != version:
             found = _shown(tree.get("version"))
             raise self.error(f"{where} must have version {version}; got version {found}. Create it again")
+        return tree
 
     def _value(self, hint: Any, value: Any, where: str) -> Any:
         origin, arguments = get_origin(hint), get_args(hint)

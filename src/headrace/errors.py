@@ -1,60 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions of Headrace, one class per kind of failure.
+"""The exceptions of Headrace: `HeadraceError`, and one class per kind of failure.
 
-    HeadraceError
-    ├── CorruptImage        (ValueError)   the bytes are damaged, truncated, hostile or not an image
-    ├── UnsupportedImage    (ValueError)   the format cannot store the image, or the reader does not support the file
-    ├── ImageTooLarge       (ValueError)   decoding would produce more than `max_pixels`
-    ├── InvalidRegion       (ValueError)   a region is empty or not within its image
-    ├── InvalidOutput       (ValueError)   an `out` array has the wrong shape, dtype or layout
-    ├── InvalidMetadata     (ValueError)   a file cannot store a metadata key or value
-    ├── BadSource           (ValueError)   a source cannot be imported: damaged, incomplete, unknown or hostile
-    ├── CorruptDataset      (ValueError)   files of a dataset are damaged, missing or do not belong together
-    ├── UnsupportedDataset  (ValueError)   this version cannot read the dataset
-    ├── BuildError                         a dataset cannot be built: a bad sample, a full disk, an existing destination
-    ├── LoaderError                        a loader cannot continue: closed, forked, or out of good samples
-    │   ├── EngineClosed                   the threads of a loader were stopped while something waited for them
-    │   └── PlanMismatch    (ValueError)   a dataset does not have the renditions of the loader's plan
-    ├── ExchangeError       (OSError)      the exchange folder cannot be used: missing, read-only or full
-    ├── BadPreparedBatch    (ValueError)   a prepared batch must not be used: damaged, foreign or declined
-    ├── ProfileError        (ValueError)   a pipeline cannot be profiled, or an option of the profile is not valid
-    ├── TransformError      (ValueError)   a transform cannot be applied, such as a crop larger than its image
-    ├── InvalidReport       (ValueError)   a file is not a valid report of a profile
-    ├── InvalidState        (ValueError)   a loader's state is damaged, of another run, or loaded too late
-    ├── UnknownTarget       (ValueError)   this machine does not have the SIMD target
-    ├── InfeasiblePlan      (ValueError)   no mix of formats fits the disk budget
-    └── MissingExtra        (ImportError)  an optional package is needed and not installed
-
-An argument of the wrong type raises TypeError.
+Most are also the built-in exception that fits, such as ValueError or OSError. An argument of the wrong type raises
+TypeError.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "BadPreparedBatch",
-    "BadSource",
-    "BuildError",
-    "CorruptDataset",
-    "CorruptImage",
-    "EngineClosed",
-    "ExchangeError",
-    "HeadraceError",
-    "ImageTooLarge",
-    "InfeasiblePlan",
-    "InvalidMetadata",
-    "InvalidOutput",
-    "InvalidRegion",
-    "InvalidReport",
-    "InvalidState",
-    "LoaderError",
-    "MissingExtra",
-    "PlanMismatch",
-    "ProfileError",
-    "TransformError",
-    "UnknownTarget",
-    "UnsupportedDataset",
-    "UnsupportedImage",
-]
 
 
 class HeadraceError(Exception):

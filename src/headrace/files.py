@@ -22,16 +22,6 @@ from typing import Any
 
 from headrace import system
 
-__all__ = [
-    "TEMPORARY_SUFFIX",
-    "atomic_path",
-    "open_file",
-    "publish",
-    "read_at",
-    "read_file",
-    "write_atomic",
-]
-
 TEMPORARY_SUFFIX = ".tmp"
 """Temporary files are named `.<name>.<token>.tmp`."""
 

@@ -29,19 +29,6 @@ else:
     import fcntl
     import resource
 
-__all__ = [
-    "DIRECT_FLAG",
-    "affinity",
-    "can_evict",
-    "evict",
-    "lock_file",
-    "peak_memory",
-    "read_into",
-    "set_affinity",
-    "sync_folder",
-    "ticks_per_second",
-]
-
 DIRECT_FLAG: int | None = getattr(os, "O_DIRECT", None)
 """Flag of `os.open` for reads that bypass the page cache; None if the system has none."""
 

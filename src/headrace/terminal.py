@@ -7,8 +7,6 @@ cursor, change the title of the terminal or hide lines.
 
 from __future__ import annotations
 
-__all__ = ["printable"]
-
 
 def printable(text: object) -> str:
     r"""Return `str(text)` on one line with every invisible character escaped, such as `\x1b` or `\n`.

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from headrace import formats
+from headrace.formats import webp
 
 
 @pytest.fixture(params=["pillow", "imagecodecs"])
-def backend(request):
+def backend(request, monkeypatch):
     """Each backend in turn, forced."""
     if request.param == "imagecodecs":
         pytest.importorskip("imagecodecs")
-    formats.use_backend(request.param)
-    yield request.param
-    formats.use_backend("auto")
+    else:
+        monkeypatch.setattr(webp, "fast_decoders", lambda: None)
+    return request.param

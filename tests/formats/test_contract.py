@@ -15,6 +15,7 @@ from tests.formats.pictures import EVERY, picture, saved
 
 from headrace import formats
 from headrace.errors import ImageTooLarge, InvalidOutput, InvalidRegion, UnsupportedImage
+from headrace.formats import webp
 
 
 @pytest.mark.usefixtures("backend")
@@ -263,14 +264,12 @@ def test_metadata_is_carried(name):
     assert formats.get(name).metadata(data) == blocks
 
 
-def test_the_bytes_do_not_depend_on_the_backend():
+def test_the_bytes_do_not_depend_on_the_backend(monkeypatch):
     """A dataset is the same wherever it is built."""
     pytest.importorskip("imagecodecs")
-    written = []
-    for choice in ("pillow", "imagecodecs"):
-        formats.use_backend(choice)
-        written.append([formats.get(name).encode(picture(dtype, channels)) for name, dtype, channels in EVERY])
-    formats.use_backend("auto")
+    written = [[formats.get(name).encode(picture(dtype, channels)) for name, dtype, channels in EVERY]]
+    monkeypatch.setattr(webp, "fast_decoders", lambda: None)
+    written.append([formats.get(name).encode(picture(dtype, channels)) for name, dtype, channels in EVERY])
 
     assert written[0] == written[1]
 
@@ -284,11 +283,9 @@ def test_formats_are_parsed_with_their_modes():
             formats.parse(text)
 
 
-def test_backends_are_listed_and_checked():
+def test_backends_are_listed():
     """Every format has one."""
     assert set(formats.backends()) == set(formats.NAMES)
-    with pytest.raises(ValueError, match="'auto'"):
-        formats.use_backend("cv2")
 
 
 def test_sniff_knows_ours_and_nothing_else():

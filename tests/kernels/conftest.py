@@ -31,7 +31,7 @@ else:
 
     @pytest.fixture
     def triton_backend() -> str:
-        """The kernels alone, for what plain PyTorch does not promise."""
+        """The kernels alone, for what the plain references do not promise."""
         pytest.importorskip("triton")
         return "triton"
 

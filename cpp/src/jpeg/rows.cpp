@@ -284,11 +284,11 @@ Status JpegRows::open(Bytes file, const JpegHeader& header, const JpegRequest& r
   return {};
 }
 
-Status JpegRows::next(std::uint32_t most, Rows& rows) noexcept {
-  if (!state_ || !state_->live || most == 0)
+Status JpegRows::next(std::uint32_t max_rows, Rows& rows) noexcept {
+  if (!state_ || !state_->live || max_rows == 0)
     return {Code::bad_argument, "no JPEG is open, or zero rows were requested"};
   State& s = *state_;
-  s.asked = std::min({most, s.batch, s.rows_left});
+  s.asked = std::min({max_rows, s.batch, s.rows_left});
   if (const Status read = attempt(s, read_rows); !read) return read;
   if (s.rows_left == 0) s.close();
   if (s.header.channels == 4) {

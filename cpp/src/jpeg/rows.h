@@ -53,7 +53,7 @@ class JpegRows final : public RowSource {
 
   PixelType pixel_type() const noexcept { return {channels_, 8, false}; }
 
-  Status next(std::uint32_t most, Rows& rows) noexcept override;
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override;
 
   // Give back the library's memory before all rows were read. `open` does so too.
   void close() noexcept;

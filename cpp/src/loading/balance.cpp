@@ -47,14 +47,14 @@ std::size_t LoadBalancer::choose(std::span<const Load> loads, LoadReservation& r
     since_ = Clock::now();
   }
   std::size_t best = 0;
-  std::pair<double, double> least;
+  std::pair<double, double> earliest;
   for (std::size_t k = 0; k < loads.size(); ++k) {
     const double read = rate_ > 0 ? kStorageWeight * (total_.bytes + loads[k].bytes) / rate_ : 0;
     const double computed = (total_.seconds + loads[k].seconds) / cores_;
     // If the later end is equal, prefer the smaller load on the other.
     const std::pair<double, double> end(std::max(read, computed), std::min(read, computed));
-    if (k > 0 && end >= least) continue;
-    least = end;
+    if (k > 0 && end >= earliest) continue;
+    earliest = end;
     best = k;
   }
   total_.bytes += loads[best].bytes;

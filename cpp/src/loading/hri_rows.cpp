@@ -67,11 +67,11 @@ Status HriRows::start(Region region) noexcept {
   return {};
 }
 
-Status HriRows::next(std::uint32_t most, Rows& rows) noexcept {
+Status HriRows::next(std::uint32_t max_rows, Rows& rows) noexcept {
   if (strip_.count == 0)
     if (Status s = decode_strip(); !s) return s;
   rows = strip_;
-  rows.count = std::min(most, strip_.count);
+  rows.count = std::min(max_rows, strip_.count);
   strip_.first = strip_.row(rows.count);
   strip_.count -= rows.count;
   return {};
@@ -106,8 +106,8 @@ Status HriRows::decode_strip() noexcept {
 // The runs of as many rows of tiles as fit; at least one. What lies between two runs is read along.
 Status HriRows::read_chunk() noexcept {
   std::uint32_t y = y_ + 1;
-  const std::uint64_t most = bytes_->chunk();
-  while (y < y_end_ && ends_[y] - begins_[y_] <= most) ++y;
+  const std::uint64_t max_bytes = bytes_->chunk();
+  while (y < y_end_ && ends_[y] - begins_[y_] <= max_bytes) ++y;
   chunk_offset_ = begins_[y_];
   chunk_y_end_ = y;
   return bytes_->read(chunk_offset_, ends_[y - 1] - chunk_offset_, workspace_->file, chunk_);

@@ -19,7 +19,7 @@ class HriRows final : public RowSource {
   const ImageHeader& header() const noexcept { return header_; }
   // Begin a region, which lies within the image.
   Status start(Region region) noexcept;
-  Status next(std::uint32_t most, Rows& rows) noexcept override;
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override;
 
  private:
   Status decode_strip() noexcept;

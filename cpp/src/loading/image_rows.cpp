@@ -156,9 +156,9 @@ void Decoder::Narrowed::open(RowSource& source, const PixelType& type, std::uint
   buffer_ = &buffer;
 }
 
-Status Decoder::Narrowed::next(std::uint32_t most, Rows& rows) noexcept {
+Status Decoder::Narrowed::next(std::uint32_t max_rows, Rows& rows) noexcept {
   Rows wide;
-  if (Status s = source_->next(std::min(most, kNarrowRows), wide); !s) return s;
+  if (Status s = source_->next(std::min(max_rows, kNarrowRows), wide); !s) return s;
   const std::size_t from = type_.pixel_bytes(), to = from - type_.sample_bytes();
   const std::size_t stride = width_ * to;
   std::uint8_t* first = buffer_->reserve(0);

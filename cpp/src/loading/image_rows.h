@@ -73,9 +73,9 @@ class PictureRows final : public ImageRows, public RowSource {
     rows = this;
     return {};
   }
-  Status next(std::uint32_t most, Rows& rows) noexcept override {
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override {
     rows = at_;
-    rows.count = most < at_.count ? most : at_.count;
+    rows.count = max_rows < at_.count ? max_rows : at_.count;
     at_.first = at_.row(rows.count);
     at_.count -= rows.count;
     return {};
@@ -111,7 +111,7 @@ class Decoder final : public ImageRows {
   class Narrowed final : public RowSource {
    public:
     void open(RowSource& source, const PixelType& type, std::uint32_t width, bool cmyk, Buffer& buffer) noexcept;
-    Status next(std::uint32_t most, Rows& rows) noexcept override;
+    Status next(std::uint32_t max_rows, Rows& rows) noexcept override;
 
    private:
     RowSource* source_ = nullptr;

@@ -65,11 +65,11 @@ Status RawRows::start(Region region) noexcept {
   return {};
 }
 
-Status RawRows::next(std::uint32_t most, Rows& rows) noexcept {
+Status RawRows::next(std::uint32_t max_rows, Rows& rows) noexcept {
   if (band_.count == 0)
     if (Status s = check_band(); !s) return s;
   rows = band_;
-  rows.count = std::min(most, band_.count);
+  rows.count = std::min(max_rows, band_.count);
   band_.first = band_.row(rows.count);
   band_.count -= rows.count;
   y_ += rows.count;

@@ -17,7 +17,7 @@ class RawRows final : public RowSource {
   std::uint32_t width() const noexcept { return width_; }
   PixelType type() const noexcept { return type_; }
   Status start(Region region) noexcept;
-  Status next(std::uint32_t most, Rows& rows) noexcept override;
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override;
 
  private:
   Status check_band() noexcept;

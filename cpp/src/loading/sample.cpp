@@ -33,14 +33,14 @@ Status make_finish(const Transform& transform, const PixelType& type, const Outp
   finish.layout = transform.layout;
   finish.channels = shape.channels;
   if (shape.dtype != DType::float32 && shape.dtype != DType::float16) return {};
-  const double most = type.depth == 8 ? 255 : type.is_signed ? 32768 : 65535;
+  const double highest = type.depth == 8 ? 255 : type.is_signed ? 32768 : 65535;
   const std::size_t n = transform.mask ? 0 : transform.mean.size();
   if (n > 1 && n != shape.channels)
     return bad("Normalize must have one mean and std, or one for each channel of the image");
   for (std::uint32_t c = 0; c < shape.channels; ++c) {
     const double mean = n == 0 ? 0 : transform.mean[n == 1 ? 0 : c];
     const double std = n == 0 ? 1 : transform.std[n == 1 ? 0 : c];
-    finish.scale[c] = static_cast<float>(1 / (most * std));
+    finish.scale[c] = static_cast<float>(1 / (highest * std));
     finish.shift[c] = static_cast<float>(-mean / std);
   }
   return {};

@@ -106,8 +106,8 @@ void will_read(int handle, std::uint64_t offset, std::uint64_t n) noexcept {
 #if defined(POSIX_FADV_WILLNEED)
   ::posix_fadvise(handle, static_cast<off_t>(offset), static_cast<off_t>(n), POSIX_FADV_WILLNEED);
 #else
-  constexpr std::uint64_t kMost = INT32_MAX;
-  radvisory advice{static_cast<off_t>(offset), static_cast<int>(std::min(n, kMost))};
+  constexpr std::uint64_t kMax = INT32_MAX;
+  radvisory advice{static_cast<off_t>(offset), static_cast<int>(std::min(n, kMax))};
   ::fcntl(handle, F_RDADVISE, &advice);
 #endif
 }

@@ -42,7 +42,7 @@ HR_STAGE void filter_lanes(const FilterRow& job, std::size_t begin, std::size_t 
   using Octets = Vector<std::uint8_t, kFilterLanes>;
   using Words = Vector<std::int16_t, kFilterLanes>;
   using Totals = Vector<std::uint16_t, kFilterLanes>;
-  const Octets most = Octets{} + kMaxMagnitude;
+  const Octets highest = Octets{} + kMaxMagnitude;
   Totals totals[5] = {};
   for (std::size_t t = 0; t < steps; ++t) {
     const std::size_t at = begin + t * kFilterLanes;
@@ -61,7 +61,7 @@ HR_STAGE void filter_lanes(const FilterRow& job, std::size_t begin, std::size_t 
     for (int k = 0; k < 5; ++k) {
       const Octets residual = x - predicted[k], negative = Octets{} - residual;
       const Octets size = residual < negative ? residual : negative;
-      totals[k] += __builtin_convertvector(size < most ? size : most, Totals);
+      totals[k] += __builtin_convertvector(size < highest ? size : highest, Totals);
       if (k > 0) std::memcpy(job.scratch + static_cast<std::size_t>(k - 1) * job.n_bytes + at, &residual, sizeof x);
     }
   }

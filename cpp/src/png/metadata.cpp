@@ -28,9 +28,9 @@ Bytes after_zero(Bytes bytes) noexcept {
 Status inflate(Bytes stream, Buffer& buffer, Bytes& contents) noexcept {
   contents = {};
   const std::unique_ptr<libdeflate_decompressor, Free> decompressor(libdeflate_alloc_decompressor());
-  const std::size_t most = std::min(kMaxBlockBytes, stream.size() * kMaxExpansion);
-  for (std::size_t room = std::min(most, std::max<std::size_t>(4096, 4 * stream.size()));;
-       room = std::min(most, 4 * room)) {
+  const std::size_t max_bytes = std::min(kMaxBlockBytes, stream.size() * kMaxExpansion);
+  for (std::size_t room = std::min(max_bytes, std::max<std::size_t>(4096, 4 * stream.size()));;
+       room = std::min(max_bytes, 4 * room)) {
     std::uint8_t* const out = buffer.reserve(room);
     if (!decompressor || (out == nullptr && room > 0)) return {Code::no_memory, "no memory to read a PNG", 0, -1};
     std::size_t n = 0;
@@ -39,7 +39,7 @@ Status inflate(Bytes stream, Buffer& buffer, Bytes& contents) noexcept {
         contents = {out, n};
         return {};
       case LIBDEFLATE_INSUFFICIENT_SPACE:
-        if (room < most) continue;
+        if (room < max_bytes) continue;
         return {};
       default:
         return {};

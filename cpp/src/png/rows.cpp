@@ -119,13 +119,14 @@ Status PngRows::make_strip() noexcept {
   return {};
 }
 
-Status PngRows::next(std::uint32_t most, Rows& rows) noexcept {
+Status PngRows::next(std::uint32_t max_rows, Rows& rows) noexcept {
   if (ready_.count == 0) {
-    if (rows_left_ == 0 || most == 0) return {Code::bad_argument, "no PNG is open, or zero rows were requested", 0, -1};
+    if (rows_left_ == 0 || max_rows == 0)
+      return {Code::bad_argument, "no PNG is open, or zero rows were requested", 0, -1};
     if (Status s = make_strip(); !s) return s;
   }
   rows = ready_;
-  rows.count = std::min(most, ready_.count);
+  rows.count = std::min(max_rows, ready_.count);
   ready_.first = ready_.row(rows.count);
   ready_.count -= rows.count;
   return {};

@@ -29,7 +29,7 @@ class PngRows final : public RowSource {
   // Of the rows. Depends on header and request only.
   static PixelType pixel_type(const PngHeader& header, PngColors colors) noexcept;
 
-  Status next(std::uint32_t most, Rows& rows) noexcept override;
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override;
 
   // All rows, instead of `next`. Pixels that need no conversion are written by the filters themselves.
   Status read_all(std::uint8_t* out, std::ptrdiff_t stride) noexcept;

@@ -103,13 +103,13 @@ void add_picture(const Picture& picture, double weight, Workspace& workspace) no
 
 Status finish_mix(const Picture& kept, Workspace& workspace, Picture& mixed) noexcept {
   if (Status s = make_dense(workspace.mixed, kept, mixed); !s) return s;
-  const float least = kept.type.is_signed ? -32768 : 0;
-  const float most = kept.type.depth == 8 ? 255 : kept.type.is_signed ? 32767 : 65535;
+  const float lowest = kept.type.is_signed ? -32768 : 0;
+  const float highest = kept.type.depth == 8 ? 255 : kept.type.is_signed ? 32767 : 65535;
   each_of_type(mixed, reinterpret_cast<float*>(workspace.sum.data()), [=](auto& sample, const float& from) {
-    float x = from > least ? from : least;
-    x = x < most ? x : most;
-    sample = static_cast<std::remove_reference_t<decltype(sample)>>(static_cast<std::int32_t>((x - least) + 0.5f) +
-                                                                    static_cast<std::int32_t>(least));
+    float x = from > lowest ? from : lowest;
+    x = x < highest ? x : highest;
+    sample = static_cast<std::remove_reference_t<decltype(sample)>>(static_cast<std::int32_t>((x - lowest) + 0.5f) +
+                                                                    static_cast<std::int32_t>(lowest));
   });
   return {};
 }

@@ -8,14 +8,14 @@ inline constexpr std::size_t kColorPiece = 256;
 
 struct ColorPlanes {
   alignas(64) float of[3][kColorPiece];
-  std::size_t n;         // pixels
-  std::uint32_t planes;  // 1 or 3
-  float least, most;     // levels
+  std::size_t n;          // pixels
+  std::uint32_t planes;   // 1 or 3
+  float lowest, highest;  // levels
 };
 
-inline float clamped(float x, float least, float most) {
-  x = x > least ? x : least;
-  return x < most ? x : most;
+inline float clamped(float x, float lowest, float highest) {
+  x = x > lowest ? x : lowest;
+  return x < highest ? x : highest;
 }
 
 // Pillow's weights of 16 bits; exact for 8-bit levels, whose weighted sum is below 2^24.
@@ -23,16 +23,16 @@ inline float gray_of(float r, float g, float b) { return (19595.0f * r + 38470.0
 
 inline void scale_planes(ColorPlanes& p, float factor, float added) {
   for (std::uint32_t c = 0; c < p.planes; ++c)
-    for (std::size_t i = 0; i < p.n; ++i) p.of[c][i] = clamped(p.of[c][i] * factor + added, p.least, p.most);
+    for (std::size_t i = 0; i < p.n; ++i) p.of[c][i] = clamped(p.of[c][i] * factor + added, p.lowest, p.highest);
 }
 
 inline void saturate(ColorPlanes& p, float factor, float share) {
   for (std::size_t i = 0; i < p.n; ++i) {
     const float r = p.of[0][i], g = p.of[1][i], b = p.of[2][i];
     const float gray = gray_of(r, g, b) * share;
-    p.of[0][i] = clamped(r * factor + gray, p.least, p.most);
-    p.of[1][i] = clamped(g * factor + gray, p.least, p.most);
-    p.of[2][i] = clamped(b * factor + gray, p.least, p.most);
+    p.of[0][i] = clamped(r * factor + gray, p.lowest, p.highest);
+    p.of[1][i] = clamped(g * factor + gray, p.lowest, p.highest);
+    p.of[2][i] = clamped(b * factor + gray, p.lowest, p.highest);
   }
 }
 
@@ -42,15 +42,18 @@ inline void blend_gray(ColorPlanes& p, float factor) {
     const float r = p.of[0][i], g = p.of[1][i], b = p.of[2][i];
     const auto gray = static_cast<float>(
         static_cast<std::int32_t>((19595.0f * r + 38470.0f * g + 7471.0f * b + 32768.0f) * 0x1p-16f));
-    p.of[0][i] = static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (r - gray), p.least, p.most)));
-    p.of[1][i] = static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (g - gray), p.least, p.most)));
-    p.of[2][i] = static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (b - gray), p.least, p.most)));
+    p.of[0][i] =
+        static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (r - gray), p.lowest, p.highest)));
+    p.of[1][i] =
+        static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (g - gray), p.lowest, p.highest)));
+    p.of[2][i] =
+        static_cast<float>(static_cast<std::int32_t>(clamped(gray + factor * (b - gray), p.lowest, p.highest)));
   }
 }
 
 inline void make_gray(ColorPlanes& p) {
   for (std::size_t i = 0; i < p.n; ++i) {
-    const float gray = clamped(gray_of(p.of[0][i], p.of[1][i], p.of[2][i]), p.least, p.most);
+    const float gray = clamped(gray_of(p.of[0][i], p.of[1][i], p.of[2][i]), p.lowest, p.highest);
     p.of[0][i] = p.of[1][i] = p.of[2][i] = gray;
   }
 }
@@ -78,9 +81,9 @@ inline void shift_hue(ColorPlanes& p, float sixths) {
     hue = hue >= 6 ? hue - 6 : hue;
     hue += sixths;
     hue = hue >= 6 ? hue - 6 : hue;
-    p.of[0][i] = clamped(channel_of_hue(hue + 5, value, chroma), p.least, p.most);
-    p.of[1][i] = clamped(channel_of_hue(hue + 3, value, chroma), p.least, p.most);
-    p.of[2][i] = clamped(channel_of_hue(hue + 1, value, chroma), p.least, p.most);
+    p.of[0][i] = clamped(channel_of_hue(hue + 5, value, chroma), p.lowest, p.highest);
+    p.of[1][i] = clamped(channel_of_hue(hue + 3, value, chroma), p.lowest, p.highest);
+    p.of[2][i] = clamped(channel_of_hue(hue + 1, value, chroma), p.lowest, p.highest);
   }
 }
 
@@ -153,10 +156,10 @@ inline void color_row(ColorRun& job, Sample* row, std::size_t pixels, ColorPlane
 }
 
 template <class Sample>
-inline void color_all(ColorRun& job, float least, float most) {
+inline void color_all(ColorRun& job, float lowest, float highest) {
   ColorPlanes planes;
-  planes.least = least;
-  planes.most = most;
+  planes.lowest = lowest;
+  planes.highest = highest;
   const std::uint32_t channels = job.picture.type.channels;
   const std::size_t width = job.picture.width;
   for (std::uint32_t y = 0; y < job.picture.height; ++y) {

@@ -28,9 +28,9 @@ bool is_float(DType dtype) noexcept { return dtype == DType::float16 || dtype ==
 
 // A level of an integer dtype, the nearest one to the value.
 std::uint16_t level(DType dtype, double value) noexcept {
-  const double least = dtype == DType::int16 ? -32768 : 0;
-  const double most = dtype == DType::uint8 ? 255 : dtype == DType::int16 ? 32767 : 65535;
-  return static_cast<std::uint16_t>(static_cast<std::int32_t>(round_half_even(std::clamp(value, least, most))));
+  const double lowest = dtype == DType::int16 ? -32768 : 0;
+  const double highest = dtype == DType::uint8 ? 255 : dtype == DType::int16 ? 32767 : 65535;
+  return static_cast<std::uint16_t>(static_cast<std::int32_t>(round_half_even(std::clamp(value, lowest, highest))));
 }
 
 class Eraser {
@@ -43,8 +43,8 @@ class Eraser {
     const auto& p = op_.parameters;
     const auto words = draw(key_, number_, 0);
     if (unit(words[0]) >= p[0]) return;
-    const auto least = static_cast<std::uint32_t>(p[5]), most = static_cast<std::uint32_t>(p[6]);
-    const std::uint32_t count = least + below(words[1], most - least + 1);
+    const auto lowest = static_cast<std::uint32_t>(p[5]), highest = static_cast<std::uint32_t>(p[6]);
+    const std::uint32_t count = lowest + below(words[1], highest - lowest + 1);
     for (std::uint32_t k = 0; k < count; ++k)
       if (Rectangle r; find(k, count, r)) fill(r, k);
   }

@@ -150,10 +150,10 @@ template <class To, class From>
 inline void finish_interleaved(const FinishRows& job, const From* row, std::size_t y, const Pattern* pattern) {
   const std::uint32_t channels = job.type.channels, out_channels = job.finish->channels;
   To* out = reinterpret_cast<To*>(job.out) + y * job.width * out_channels;
-  const std::size_t most = kPieceSamples / out_channels;
+  const std::size_t max_pixels = kPieceSamples / out_channels;
   From piece[kPieceSamples];
-  for (std::size_t x = 0; x < job.width; x += most) {
-    const std::size_t n = job.width - x < most ? job.width - x : most, samples = n * out_channels;
+  for (std::size_t x = 0; x < job.width; x += max_pixels) {
+    const std::size_t n = job.width - x < max_pixels ? job.width - x : max_pixels, samples = n * out_channels;
     const From* in = row + (job.flip_columns ? job.width - x - n : x) * channels;
     if (job.flip_columns || channels != out_channels) {
       arrange(in, channels, out_channels, n, job.flip_columns, piece);

@@ -41,8 +41,8 @@ Status letterbox(Composer& composer, const Parameters& p) noexcept {
   const auto height = static_cast<std::uint32_t>(p[0]), width = static_cast<std::uint32_t>(p[1]);
   double scale = std::min(p[0] / composer.height(), p[1] / composer.width());
   if (p[2] == 0) scale = std::min(scale, 1.0);
-  const auto side = [scale](std::uint32_t side, std::uint32_t most) {
-    return static_cast<std::uint32_t>(std::clamp(round_half_even(side * scale), 1.0, static_cast<double>(most)));
+  const auto side = [scale](std::uint32_t side, std::uint32_t limit) {
+    return static_cast<std::uint32_t>(std::clamp(round_half_even(side * scale), 1.0, static_cast<double>(limit)));
   };
   const Size size = {side(composer.height(), height), side(composer.width(), width)};
   if (const Status status = composer.resize(size, filter_at(p, 5), p[6] == 1); !status) return status;

@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kUniform = 0, kNormal = 1, kWhole = 2;  // distributions
 
-constexpr double kMost = 1e6;
+constexpr double kMax = 1e6;
 
-bool small(double x) noexcept { return x >= -kMost && x <= kMost; }
+bool small(double x) noexcept { return x >= -kMax && x <= kMax; }
 
 // Box and Muller's method. The radius is that of 1 - u, which is never 0.
 double normal(std::uint32_t radius, std::uint32_t angle) noexcept {

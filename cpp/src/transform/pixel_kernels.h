@@ -49,17 +49,16 @@ struct ColumnSums {
 inline constexpr std::size_t column_overread(std::uint32_t channels) { return 2 * std::size_t{channels} + 16; }
 
 // Columns that are turned at a time, so that they stay in the first-level cache; more where one pixel needs more.
-inline constexpr std::uint32_t column_group(std::uint32_t channels, std::uint32_t most_taps) {
-  const std::uint32_t fitting = 768 / channels / 2 * 2, needed = (most_taps + 3) / 2 * 2;
+inline constexpr std::uint32_t column_group(std::uint32_t channels, std::uint32_t max_taps) {
+  const std::uint32_t fitting = 768 / channels / 2 * 2, needed = (max_taps + 3) / 2 * 2;
   return fitting > needed ? fitting : needed;
 }
 inline constexpr std::uint32_t kGroupPixels = 64;  // of the result, at a time
-inline constexpr std::size_t turned_bytes(std::uint32_t channels, std::uint32_t most_taps) {
-  return std::size_t{column_group(channels, most_taps)} * channels * kBlockRows * sizeof(float);
+inline constexpr std::size_t turned_bytes(std::uint32_t channels, std::uint32_t max_taps) {
+  return std::size_t{column_group(channels, max_taps)} * channels * kBlockRows * sizeof(float);
 }
-inline constexpr std::size_t column_scratch_bytes(std::uint32_t channels, std::uint32_t most_taps) {
-  return turned_bytes(channels, most_taps) + 2 * std::size_t{kGroupPixels} * channels * kBlockRows * sizeof(float) +
-         256;
+inline constexpr std::size_t column_scratch_bytes(std::uint32_t channels, std::uint32_t max_taps) {
+  return turned_bytes(channels, max_taps) + 2 * std::size_t{kGroupPixels} * channels * kBlockRows * sizeof(float) + 256;
 }
 
 struct ColorRun;

@@ -33,10 +33,11 @@ struct Fill {
   std::uint8_t bytes[2 * kMaxChannels];
 
   Fill(PixelType type, double level) noexcept {
-    const double least = type.is_signed ? -32768 : 0;
-    const double most = type.depth == 8 ? 255 : type.is_signed ? 32767 : 65535;
-    const auto value = static_cast<std::uint16_t>(
-        static_cast<std::int32_t>(std::clamp(level, least, most) - least + 0.5) + static_cast<std::int32_t>(least));
+    const double lowest = type.is_signed ? -32768 : 0;
+    const double highest = type.depth == 8 ? 255 : type.is_signed ? 32767 : 65535;
+    const auto value =
+        static_cast<std::uint16_t>(static_cast<std::int32_t>(std::clamp(level, lowest, highest) - lowest + 0.5) +
+                                   static_cast<std::int32_t>(lowest));
     for (std::uint32_t c = 0; c < type.channels; ++c) {
       if (type.depth == 8)
         bytes[c] = static_cast<std::uint8_t>(value);

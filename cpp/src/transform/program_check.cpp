@@ -20,12 +20,14 @@ constexpr double kMaxShortestSizes = 12;
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
 
 // Each of these is false for what is not a number, too.
-bool within(double x, double least, double most) noexcept { return x >= least && x <= most; }
-bool whole(double x, double least, double most) noexcept { return within(x, least, most) && std::floor(x) == x; }
+bool within(double x, double lowest, double highest) noexcept { return x >= lowest && x <= highest; }
+bool whole(double x, double lowest, double highest) noexcept {
+  return within(x, lowest, highest) && std::floor(x) == x;
+}
 bool flag(double x) noexcept { return x == 0 || x == 1; }
 bool side(double x) noexcept { return whole(x, 1, kMaxParameterSide); }
-bool range(double from, double to, double least, double most) noexcept {
-  return from >= least && from <= to && to <= most;
+bool range(double from, double to, double lowest, double highest) noexcept {
+  return from >= lowest && from <= to && to <= highest;
 }
 
 Status check_resampling(double filter, double antialias) noexcept {

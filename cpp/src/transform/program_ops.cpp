@@ -184,27 +184,27 @@ class Interpreter {
     return composer_.resize(size_at(op, 0), filter_at(op, 6), p[7] == 1);
   }
 
-  Window random_window(double least_scale, double most_scale, double least_ratio, double most_ratio) const noexcept {
+  Window random_window(double min_scale, double max_scale, double min_ratio, double max_ratio) const noexcept {
     const double height = composer_.height(), width = composer_.width();
-    const double from = logarithm(least_ratio), to = logarithm(most_ratio);
+    const double from = logarithm(min_ratio), to = logarithm(max_ratio);
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       const auto words = drawn(attempt);
-      const double area = height * width * uniform(words[0], least_scale, most_scale);
+      const double area = height * width * uniform(words[0], min_scale, max_scale);
       const double ratio = exponential(uniform(words[1], from, to));
       const double w = round_half_even(std::sqrt(area * ratio)), h = round_half_even(std::sqrt(area / ratio));
       if (w >= 1 && w <= width && h >= 1 && h <= height)
         return {below(words[2], integer(height - h) + 1), below(words[3], integer(width - w) + 1), integer(h),
                 integer(w)};
     }
-    return central_window(least_ratio, most_ratio);
+    return central_window(min_ratio, max_ratio);
   }
 
   // The largest one in the middle of the image whose ratio is allowed.
-  Window central_window(double least_ratio, double most_ratio) const noexcept {
+  Window central_window(double min_ratio, double max_ratio) const noexcept {
     std::uint32_t height = composer_.height(), width = composer_.width();
     const double ratio = static_cast<double>(width) / height;
-    if (ratio < least_ratio) height = integer(std::max(1.0, round_half_even(width / least_ratio)));
-    if (ratio > most_ratio) width = integer(std::max(1.0, round_half_even(height * most_ratio)));
+    if (ratio < min_ratio) height = integer(std::max(1.0, round_half_even(width / min_ratio)));
+    if (ratio > max_ratio) width = integer(std::max(1.0, round_half_even(height * max_ratio)));
     return {(composer_.height() - height) / 2, (composer_.width() - width) / 2, height, width};
   }
 

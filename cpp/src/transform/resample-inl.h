@@ -14,10 +14,10 @@ inline std::uint32_t group_end(const Taps* taps, std::uint32_t width, std::uint3
 }
 
 template <class Number>
-std::uint32_t most_taps_of(const ColumnSums<Number>& job) {
-  std::uint32_t most = 0;
-  for (std::uint32_t x = 0; x < job.width; ++x) most = job.taps[x].count > most ? job.taps[x].count : most;
-  return most;
+std::uint32_t max_taps_of(const ColumnSums<Number>& job) {
+  std::uint32_t n_taps = 0;
+  for (std::uint32_t x = 0; x < job.width; ++x) n_taps = job.taps[x].count > n_taps ? job.taps[x].count : n_taps;
+  return n_taps;
 }
 
 // The end of the columns that result pixels [x, end) are made of.
@@ -29,9 +29,9 @@ inline std::uint32_t reach_of(const Taps* taps, std::uint32_t x, std::uint32_t e
 
 template <class Out>
 inline void sum_columns_as(const ColumnSums<std::int16_t>& job) {
-  const std::uint32_t channels = job.type.channels, most = most_taps_of(job), columns = column_group(channels, most);
+  const std::uint32_t channels = job.type.channels, n_taps = max_taps_of(job), columns = column_group(channels, n_taps);
   auto* const turned = reinterpret_cast<std::int16_t*>(job.scratch);
-  Out* const sums = reinterpret_cast<Out*>(job.scratch + turned_bytes(channels, most));
+  Out* const sums = reinterpret_cast<Out*>(job.scratch + turned_bytes(channels, n_taps));
   for (std::uint32_t x = 0, end; x < job.width; x = end) {
     end = group_end(job.taps, job.width, x, columns);
     const std::uint32_t begin = job.taps[x].first / 2;
@@ -137,21 +137,21 @@ inline void sum_numbers_float(const std::uint8_t* const* rows, const float* weig
 }
 
 inline void clamp_float(float* row, PixelType type, std::size_t samples) noexcept {
-  const float least = type.is_signed ? -32768 : 0, most = type.depth == 8 ? 255 : type.is_signed ? 32767 : 65535;
+  const float lowest = type.is_signed ? -32768 : 0, highest = type.depth == 8 ? 255 : type.is_signed ? 32767 : 65535;
   for (std::size_t i = 0; i < samples; ++i) {
-    const float x = row[i] > least ? row[i] : least;
-    row[i] = x < most ? x : most;
+    const float x = row[i] > lowest ? row[i] : lowest;
+    row[i] = x < highest ? x : highest;
   }
 }
 
 // Half a level is rounded up. The smallest level is taken off first, so that cutting off the fraction rounds down.
 template <class Sample>
 inline std::int32_t nearest_level(float x) {
-  constexpr float kLeast = std::is_signed_v<Sample> ? -32768 : 0;
+  constexpr float kMin = std::is_signed_v<Sample> ? -32768 : 0;
   constexpr float kMax = sizeof(Sample) == 1 ? 255 : std::is_signed_v<Sample> ? 32767 : 65535;
-  x = x > kLeast ? x : kLeast;
+  x = x > kMin ? x : kMin;
   x = x < kMax ? x : kMax;
-  return static_cast<std::int32_t>((x - kLeast) + 0.5f) + static_cast<std::int32_t>(kLeast);
+  return static_cast<std::int32_t>((x - kMin) + 0.5f) + static_cast<std::int32_t>(kMin);
 }
 
 template <class Sample>
@@ -178,9 +178,9 @@ inline void sum_turned(const float* turned, std::uint32_t channels, std::uint32_
 }
 
 inline void sum_columns_float(const ColumnSums<float>& job) noexcept {
-  const std::uint32_t channels = job.type.channels, most = most_taps_of(job), columns = column_group(channels, most);
+  const std::uint32_t channels = job.type.channels, n_taps = max_taps_of(job), columns = column_group(channels, n_taps);
   float* const turned = reinterpret_cast<float*>(job.scratch);
-  float* const sums = reinterpret_cast<float*>(job.scratch + turned_bytes(channels, most));
+  float* const sums = reinterpret_cast<float*>(job.scratch + turned_bytes(channels, n_taps));
   float* const back = sums + kGroupPixels * channels * kBlockRows;
   for (std::uint32_t x = 0, end; x < job.width; x = end) {
     end = group_end(job.taps, job.width, x, columns);

@@ -81,7 +81,7 @@ Region needed_region(const Resample& job) noexcept {
 Status resample(const Resample& job, RowSource& source, std::uint8_t* out, std::ptrdiff_t row_stride,
                 Workspace& workspace) noexcept {
   if (job.filter == Filter::nearest) return resample_nearest(job, source, out, row_stride, workspace);
-  const std::uint32_t taps = std::max(most_taps(rows_of(job)), most_taps(columns_of(job)));
+  const std::uint32_t taps = std::max(max_taps(rows_of(job)), max_taps(columns_of(job)));
   if (job.type.depth == 8 && taps <= kMaxIntegerTaps)
     return resample_with<std::int16_t>(job, source, out, row_stride, workspace);
   return resample_with<float>(job, source, out, row_stride, workspace);

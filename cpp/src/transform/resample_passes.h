@@ -76,7 +76,7 @@ class RowPass {
         samples_(std::size_t{width} * type.channels),
         row_bytes_(samples_ * (made == Made::samples ? type.sample_bytes() : sizeof(Number))),
         pitch_(padded(row_bytes_)),
-        kept_rows_(most_taps(axis.axis)),
+        kept_rows_(max_taps(axis.axis)),
         source_(source) {
     const Range range = needed_range(axis.axis);
     rows_ = range.end - range.begin;
@@ -143,7 +143,7 @@ class ColumnPass {
   void lay_out(Pieces& pieces) noexcept {
     rows_ = pieces.take<Number>(kBlockRows * pitch_);
     if (!axis_.axis.is_identity())
-      scratch_ = pieces.take<std::uint8_t>(column_scratch_bytes(type_.channels, most_taps(axis_.axis) + 2));
+      scratch_ = pieces.take<std::uint8_t>(column_scratch_bytes(type_.channels, max_taps(axis_.axis) + 2));
   }
   Number* row(std::uint32_t i) const noexcept { return rows_ + i * pitch_; }
   std::size_t samples() const noexcept { return samples_; }
@@ -181,9 +181,9 @@ class ResizedRows final : public RowSource {
     pass_.lay_out(pieces);
     out_ = pieces.take<std::uint8_t>(kBlockRows * static_cast<std::size_t>(stride_));
   }
-  Status next(std::uint32_t most, Rows& rows) noexcept override {
+  Status next(std::uint32_t max_rows, Rows& rows) noexcept override {
     Rows given;
-    const Status status = source_.next(std::min(most, kBlockRows), given);
+    const Status status = source_.next(std::min(max_rows, kBlockRows), given);
     if (!status) return status;
     constexpr bool kInteger = sizeof(Number) == 2;
     constexpr Number kOne[2] = {kInteger ? 1 << kWeightBits : 1, 0};

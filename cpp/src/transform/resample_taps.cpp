@@ -172,7 +172,7 @@ Range needed_range(const ResizedAxis& axis) noexcept {
   return {placing.begin(axis.begin), placing.end(last)};
 }
 
-std::uint32_t most_taps(const ResizedAxis& axis) noexcept {
+std::uint32_t max_taps(const ResizedAxis& axis) noexcept {
   if (axis.is_identity() || axis.filter == Filter::nearest) return 1;
   const auto reach = static_cast<std::uint32_t>(Placing(axis).support) + 1;
   return std::min(2 * reach + 1, axis.size);

@@ -29,10 +29,10 @@ struct Range {
 Range needed_range(const ResizedAxis& axis) noexcept;
 
 // No sample of the result has more taps than this.
-std::uint32_t most_taps(const ResizedAxis& axis) noexcept;
+std::uint32_t max_taps(const ResizedAxis& axis) noexcept;
 
 // Weights to leave room for at each sample: taps may be padded to even numbers with weights of 0.
-inline std::uint32_t weight_stride(const ResizedAxis& axis) noexcept { return (most_taps(axis) + 3) / 2 * 2; }
+inline std::uint32_t weight_stride(const ResizedAxis& axis) noexcept { return (max_taps(axis) + 3) / 2 * 2; }
 
 // Taps and weights of each wanted sample, counted from needed_range().begin. As integers, counts are even; so are the
 // first samples if `even_first`. Padding may lie beyond the needed range. Not for nearest.

@@ -32,7 +32,7 @@ class RowSource {
  public:
   virtual ~RowSource() = default;
   // The next rows, at least one and at most `most`; valid until the next call. Never asked for more than there are.
-  virtual Status next(std::uint32_t most, Rows& rows) noexcept = 0;
+  virtual Status next(std::uint32_t max_rows, Rows& rows) noexcept = 0;
 };
 
 }  // namespace headrace

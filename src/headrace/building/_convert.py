@@ -251,8 +251,8 @@ def _store_image(image: _SourceImage, field: Field, key: str, conversion: Conver
             yield _keep(image, own, verify=conversion.verify)
         elif mix.is_plan and not formats.parse(target)[0].lossless:
             raise UnsupportedImage(
-                f"the plan stores it as {target}, which would change its pixels; only an image that already is "
-                f"{stored_format(target)} can be stored so: remove {target} from the plan"
+                f"the plan stores it as {target}, which would change its pixels; only images that already are "
+                f"{stored_format(target)} can be stored in that format: remove {target} from the plan"
             )
         else:
             yield _encode(image, target, verify=conversion.verify)

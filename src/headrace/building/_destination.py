@@ -276,7 +276,7 @@ def remove_building(folder: Path) -> None:
     building = folder / BUILDING
     clear_building(folder)
     (building / _LOCK).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # another builder has just arrived; it will see the finished dataset
+    with contextlib.suppress(OSError):  # another builder has created its lock; it will see the finished dataset
         building.rmdir()
 
 

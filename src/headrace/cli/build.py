@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,14 +14,13 @@ import typer
 
 import headrace
 from headrace.cli.shared.options import Json, Quiet, Workers, parse_size
-from headrace.cli.shared.output import counted, exit_on_error, say, shown_bar
+from headrace.cli.shared.output import counted, exit_on_error, say, shown_progress
 from headrace.units import bytes_text
 
 if TYPE_CHECKING:
     from headrace.building import BuildReport, Progress
 
 Kind = Literal["auto", "folder", "classes", "segmentation", "webdataset", "parquet", "coco", "cityscapes", "dataset"]
-_LINE_SECONDS = 10.0
 
 
 def build(
@@ -106,7 +104,7 @@ def build(
     size = parse_size(shard_size)
     with (
         exit_on_error("interrupted; finished shards are kept: run the same command again to continue"),
-        shown_bar(quiet=quiet) as update,
+        shown_progress(quiet=quiet) as update,
     ):
         report = headrace.build(
             source,
@@ -162,22 +160,13 @@ def _show_report(report: BuildReport, *, quiet: bool) -> None:
     say(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
 
 
-def progress_hook(update: Callable[..., None] | None) -> Callable[[Progress], None]:
-    """Show progress in a bar; without one, print a line every 10 seconds."""
-    last = time.perf_counter()
-
-    def show(now: Progress) -> None:
-        nonlocal last
-        if update is not None:
-            update(completed=now.samples, total=now.total_samples, description=_rate(now))
-        elif time.perf_counter() - last >= _LINE_SECONDS:
-            last = time.perf_counter()
-            typer.echo(f"{now.samples} of {now.total_samples or '?'} samples, {_rate(now)}", err=True)
-
-    return show
+def progress_hook(update: Callable[..., None]) -> Callable[[Progress], None]:
+    """Return a function that shows the progress of a build."""
+    return lambda now: update(completed=now.samples, total=now.total_samples, description=_rate(now))
 
 
 def _rate(now: Progress) -> str:
+    """Return the speed of a build and the time that is left."""
     left = now.seconds_left
     minutes, seconds = divmod(int(left or 0), 60)
     remaining = "" if left is None else f", {minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"

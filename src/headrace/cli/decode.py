@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -57,16 +56,14 @@ def decode(
 
     def convert(source: Path) -> ConvertedFile:
         data = read_file(source)
-        started = time.perf_counter()
         array = headrace.decode(data, max_pixels=max_pixels)
-        codec_seconds = time.perf_counter() - started
         content = _encode_npy(array) if chosen == "npy" else encode_png(array, headrace.inspect(data).metadata)
         height, width = array.shape[:2]
         if verify:
             again = read_picture(content, f".{chosen}", max_pixels=height * width)
             if again.array.dtype != array.dtype or not np.array_equal(again.array, array):
                 raise HeadraceError("the written file does not have the same pixels; please report this image")
-        return ConvertedFile(content, height * width, len(data), codec_seconds)
+        return ConvertedFile(content, height * width, len(data))
 
     convert_files(
         inputs,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -50,15 +49,13 @@ def encode(
     def convert(source: Path) -> ConvertedFile:
         data = read_file(source)
         picture = read_picture(data, source.suffix, max_pixels=max_pixels)
-        started = time.perf_counter()
         encoded = headrace.encode(picture.array, mode=mode, metadata=picture.metadata)
-        codec_seconds = time.perf_counter() - started
         height, width = picture.array.shape[:2]
         if verify:
             decoded = headrace.decode(encoded, max_pixels=height * width)
             if not np.array_equal(decoded, picture.array.reshape(decoded.shape)):
                 raise HeadraceError("the encoded image does not decode to the same pixels; please report this image")
-        return ConvertedFile(encoded, height * width, len(data), codec_seconds)
+        return ConvertedFile(encoded, height * width, len(data))
 
     convert_files(
         inputs,

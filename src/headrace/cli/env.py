@@ -99,7 +99,7 @@ def _requirements() -> tuple[list[str], dict[str, list[str]]]:
         else:
             extras.setdefault(extra, []).append(name)
     for extra, parts in included.items():
-        if extra in extras:  # `all` is only the sum of the others
+        if extra in extras:  # `all` has no packages of its own
             extras[extra] += [name for part in parts for name in extras.get(part, [])]
     return required, dict(sorted(extras.items()))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.shared.options import parse_size
+from headrace.cli.shared.options import Quiet, parse_size
 from headrace.cli.shared.output import counted, exit_on_error
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
@@ -50,7 +50,7 @@ def offload(
     once: Annotated[
         bool, typer.Option("--once", help="Exit when all loaders that were served are closed, instead of waiting.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Prepare batches for loaders that use the same exchange folder.
 

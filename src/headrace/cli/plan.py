@@ -72,7 +72,7 @@ def plan(
     with exit_on_error("interrupted; nothing was written"):
         costs.prepare_output(output)
         known, read = costs.find_costs(calibration, report, source)
-        with costs.shown_progress(quiet=quiet) as hook:
+        with costs.shown_steps(quiet=quiet) as hook:
             made = planning.plan(
                 source,
                 step=known.step if step_ms is None else step_ms / 1e3,

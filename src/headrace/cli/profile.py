@@ -54,7 +54,8 @@ def profile(
         float | None, typer.Option(min=0.1, help="Measure for about this many seconds.", show_default="150")
     ] = None,
     watts: Annotated[
-        float, typer.Option(min=0.0, help="Watts of a busy core, for an estimate if no energy counter can be read.")
+        float,
+        typer.Option(min=0.0, help="Power of a busy core in watts, to estimate energy if no counter can be read."),
     ] = 10.0,
     workdir: _options.Workdir = None,
     output: Annotated[

@@ -49,7 +49,7 @@ def size(
         str | None,
         typer.Option(
             metavar="PRICES",
-            help="Prices: vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1,offload-hour=0.1; any may be missing.",
+            help="Prices, as in vcpu-hour=0.04,accelerator-hour=2.5,gb-month=0.1,offload-hour=0.1. Others are 0.",
             show_default=False,
         ),
     ] = None,
@@ -110,7 +110,7 @@ def size(
         grid = _grid(cores, storage, step_ms, offload_workers, known.step)
         found = known.calibration
         if found is None:
-            with costs.shown_progress(quiet=quiet) as hook:
+            with costs.shown_steps(quiet=quiet) as hook:
                 found = planning.calibrate(
                     source,
                     recipe=recipe,

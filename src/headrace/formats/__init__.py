@@ -18,7 +18,7 @@ from headrace import _core
 from headrace.errors import HeadraceError, UnsupportedImage
 from headrace.formats import exif
 from headrace.formats._types import MAX_PIXELS, Color, Format, ImageShape, Region, byte_view
-from headrace.formats.optional import backends, use_backend
+from headrace.formats.optional import backends
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -39,7 +39,6 @@ __all__ = [
     "orientation",
     "parse",
     "sniff",
-    "use_backend",
 ]
 
 NAMES = ("hri", "jpeg", "png", "raw", "webp")

@@ -96,7 +96,7 @@ class Format(ABC):
     def encode(
         self, image: npt.NDArray[Any], *, mode: str | None = None, metadata: Mapping[str, bytes] | None = None
     ) -> bytes:
-        """Encode an image. The bytes depend on the arguments and on library versions, not on `use_backend`.
+        """Encode an image. The bytes depend on the arguments and on library versions only.
 
         Args:
             image: `[H, W]` or `[H, W, C]`, uint8, uint16 or int16.

@@ -47,8 +47,6 @@ _MAGIC = {
 }
 _NPY = b"\x93NUMPY"
 _DTYPES = ("uint8", "uint16", "int16")
-_CHOICES = ("auto", "imagecodecs", "pillow")
-_choice = "auto"
 
 
 def backends() -> dict[str, str]:
@@ -57,23 +55,9 @@ def backends() -> dict[str, str]:
     return {"hri": "headrace", "jpeg": _core.jpeg_library(), "png": "headrace", "raw": "numpy", "webp": fast}
 
 
-def use_backend(name: str) -> None:
-    """Choose `"imagecodecs"`, `"pillow"` or `"auto"` for WebP in this process."""
-    global _choice  # noqa: PLW0603 - the choice is process-wide
-    if name not in _CHOICES:
-        raise ValueError(f"the backend must be one of {', '.join(map(repr, _CHOICES))}; got {name!r}")
-    if name == "imagecodecs" and _load() is None:
-        raise MissingExtra("imagecodecs is not installed or lacks WebP; pip install 'headrace[imagecodecs]'")
-    _choice = name
-
-
-def fast_decoders() -> Any | None:
-    """Return the imagecodecs module if it is to decode WebP, otherwise None."""
-    return None if _choice == "pillow" else _load()
-
-
 @functools.cache
-def _load() -> Any | None:
+def fast_decoders() -> Any | None:
+    """Return the imagecodecs module if it can decode WebP, otherwise None."""
     try:
         module = importlib.import_module("imagecodecs")
         # A build from source may lack it; accessing the attribute loads it.

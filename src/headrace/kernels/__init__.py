@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decode batches of `.hri` images on a device, from compressed bytes to the training tensor.
 
-Needs PyTorch. Triton kernels run where Triton is installed and supports the device; otherwise plain PyTorch runs.
+Needs PyTorch. Triton kernels run where Triton is installed and supports the device. Elsewhere plain references run on
+the host, which is slow.
 """
 
 from importlib.util import find_spec

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from headrace.kernels._batch import StagedBatch, on_device, stage
-from headrace.kernels._describe import Ints, Region, TileSource, describe, source_of
+from headrace.kernels._describe import Region, TileSource, describe, source_of
 from headrace.kernels._output import STORED, out_channels, output_dtype, place_images, scale_and_shift
 from headrace.kernels._status import check_status
 from headrace.kernels.backend import Backend, choose, decode_with, launching_on
-from headrace.kernels.tables import ImageField
+from headrace.kernels.tables import ImageField, Ints
 
 
 def decode_batch(
@@ -52,7 +52,7 @@ def decode_batch(
         status: An int32 tensor `[N]` of zeros on the device, which records damage. If it is given, this function does
             not wait for the device; call `check_status` later to raise the error.
         max_pixels: Refuse to produce more pixels than this for any one image.
-        backend: "triton", "reference" (plain PyTorch), or "auto" for what the device can run.
+        backend: "triton", "reference" (plain NumPy on the host), or "auto" for what the device can run.
 
     Returns:
         A tensor `[N, C, H, W]` if all images have the same shape, otherwise a list of tensors `[C, H, W]`.

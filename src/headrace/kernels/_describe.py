@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import _core
+from headrace.kernels.tables import Ints
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 Region: TypeAlias = tuple[int, int, int, int]
 
 _FULL_IMAGE = (0, 0, -(2**63), 0)  # how the core marks that there is no region

@@ -118,10 +118,8 @@ def _check_resizing(device: torch.device, stored: str, made: str | None) -> None
 def _converted(pixels: npt.NDArray[Any], dtype: torch.dtype) -> torch.Tensor:
     """Return the expected output for pixels [H, W, C], as [C, H, W]."""
     levels = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.int64))
-    kind = torch.full((1, 1, 1), SampleType[str(pixels.dtype).upper()])
     factors = torch.from_numpy(np.array(factors_of(_MEAN, _STD)))
-    channel = torch.arange(len(levels))[:, None, None]
-    return convert_levels(levels, kind.expand_as(channel), channel, factors, dtype).to(dtype)
+    return convert_levels(levels, SampleType[str(pixels.dtype).upper()], factors, dtype)
 
 
 def picture(content: str, stored: str, *, sparse: bool) -> npt.NDArray[Any]:

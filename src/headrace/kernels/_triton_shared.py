@@ -101,6 +101,12 @@ def tile_header(payload, tiles, n_tiles, tile):
 
 
 @triton.jit
+def plane_slot(values, tiles, n_tiles, tile, plane, w, SKEW: tl.constexpr):
+    """Return a pointer to a plane of a tile in the `values` scratch."""
+    return values + load_int64(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + SKEW * (ROWS - 1)) * ROWS
+
+
+@triton.jit
 def is_below(number, bound):
     """Whether 0 <= number < bound, for bound >= 0: as unsigned numbers this is one comparison."""
     return number.to(tl.uint32, bitcast=True) < bound.to(tl.uint32, bitcast=True)
@@ -116,6 +122,12 @@ def byte(base, at, length, mask):
 def short(base, at, length, mask):
     """Two bytes of a tile as a number."""
     return byte(base, at, length, mask) | byte(base, at + 1, length, mask) << 8
+
+
+@triton.jit
+def value(base, at, n_bytes, length, mask):
+    """A number of one or two bytes of a tile."""
+    return byte(base, at, length, mask) | byte(base, at + 1, length, mask & (n_bytes == 2)) << 8
 
 
 @triton.jit

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which implementation runs the operations (Triton kernels or plain PyTorch), and on which devices."""
+"""Which implementation runs the operations (Triton kernels or plain references), and on which devices."""
 
 from __future__ import annotations
 
@@ -88,9 +88,12 @@ def choose(backend: Backend, device: torch.device) -> Literal["triton", "referen
 
 def decode_with(backend: Literal["triton", "reference"], batch: DeviceBatch) -> None:
     """Run the operations that the tiles of a batch need, in order."""
+    if backend == "reference":
+        import_module("headrace.kernels._reference").run(batch)
+        return
 
     def operation(name: str) -> Any:
-        return import_module(f"headrace.kernels.{name}.{backend}")
+        return import_module(f"headrace.kernels.{name}.triton")
 
     staged = batch.staged
     if staged.has(TileKind.PACKED):

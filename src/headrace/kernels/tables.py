@@ -4,6 +4,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 class TileKind(IntEnum):

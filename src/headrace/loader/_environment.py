@@ -37,7 +37,7 @@ def devices() -> dict[str, str]:
     if find_spec("torch") is None:
         return {}
     torch = importlib.import_module("torch")
-    backend = "Triton kernels" if find_spec("triton") is not None else "plain PyTorch, which is slow: install triton"
+    backend = "Triton kernels" if find_spec("triton") is not None else "the CPU: install triton to use the GPU"
     names = {f"cuda:{number}": torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     found = {name: f"{model}, decodes hri with {backend}" for name, model in names.items()}
     return found or {"cpu": "no GPU was found; decode='device' runs on the CPU, for tests"}

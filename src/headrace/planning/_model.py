@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from os import PathLike
 from typing import Any
 
-from headrace.documents import DocumentReader, finite, load_json
+from headrace.documents import DocumentReader, finite
 
 CALIBRATION_VERSION = MACHINE_VERSION = 1
 _MIN_CORES = 0.05
@@ -138,9 +138,7 @@ class Calibration:
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Calibration:
         """Read a calibration from a JSON object or a file; ValueError names what is not valid."""
-        tree = load_json(document, "calibration")
-        READER.require_version(tree, CALIBRATION_VERSION, "calibration")
-        return READER.read(cls, tree, "calibration")
+        return READER.read(cls, READER.load(document, CALIBRATION_VERSION, "calibration"), "calibration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +173,7 @@ class Machine:
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Machine:
         """Read a machine from a JSON object or a file; a rate of null has no limit."""
-        tree = load_json(document, "machine")
-        READER.require_version(tree, MACHINE_VERSION, "machine")
-        return READER.read(cls, tree, "machine")
+        return READER.read(cls, READER.load(document, MACHINE_VERSION, "machine"), "machine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

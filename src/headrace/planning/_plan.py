@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-from headrace.documents import load_json, save_json
+from headrace.documents import save_json
 from headrace.planning._model import READER, Calibration, Machine, Prediction, as_json
 from headrace.planning._search import worth_its_size
 
@@ -86,9 +86,7 @@ class Plan:
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str | PathLike[str]) -> Plan:
         """Read a plan from a JSON object or a file; ValueError names what is not valid."""
-        tree = load_json(document, "plan")
-        READER.require_version(tree, PLAN_VERSION, "plan")
-        read = READER.read(_PlanDocument, tree, "plan")
+        read = READER.read(_PlanDocument, READER.load(document, PLAN_VERSION, "plan"), "plan")
         if len(read.fields) != 1:
             raise ValueError(f"plan.fields must have one field; got {len(read.fields)}")
         ((name, entry),) = read.fields.items()

@@ -139,9 +139,8 @@ class Sizing:
 
     @classmethod
     def from_json(cls, document: Any) -> Sizing:
-        """Read a sizing from a JSON object; ValueError names what is not valid."""
-        READER.require_version(document, SIZING_VERSION, "sizing")
-        return READER.read(cls, document, "sizing")
+        """Read a sizing from a JSON object or a file; ValueError names what is not valid."""
+        return READER.read(cls, READER.load(document, SIZING_VERSION, "sizing"), "sizing")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all machines as JSON."""

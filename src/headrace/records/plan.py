@@ -11,7 +11,7 @@ from itertools import accumulate
 from os import PathLike
 from typing import Any
 
-from headrace.documents import DocumentReader, load_json
+from headrace.documents import DocumentReader
 from headrace.records.schema import MAX_RENDITIONS, stored_format
 
 PLAN_VERSION = 1
@@ -75,9 +75,7 @@ class _StoredPlan:
 
 def load_plan(plan: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     """Return a plan, read from a file if a path is given, after checking its version."""
-    tree = load_json(plan, "plan")
-    _READER.require_version(tree, PLAN_VERSION, "plan")
-    return dict(tree)
+    return dict(_READER.load(plan, PLAN_VERSION, "plan"))
 
 
 def parse_mixes(plan: Mapping[str, Any], renditions: int | None = None) -> dict[str, Mix]:

@@ -24,7 +24,7 @@ from headrace.kernels._selftest import self_test
 pytestmark = pytest.mark.compiled
 NEIGHBOURS = ("north", "north_west", "north_east")
 DEFECT = (
-    "".join(f"    {name} = tl.broadcast_to(start, (ROWS, CHAINS))\n" for name in NEIGHBOURS),
+    "".join(f"    {name} = tl.broadcast_to(start, (ops.ROWS, CHAINS))\n" for name in NEIGHBOURS),
     "".join(f"    {name} = west\n" for name in NEIGHBOURS),
 )
 """Sound text of the wave kernel, and what makes three variables begin as one value."""
@@ -144,7 +144,7 @@ def test_an_index_one_too_far_is_caught(module, kernel, mode, old, new, make_exe
 
 def test_a_load_one_byte_beyond_its_tile_is_caught(make_executor, monkeypatch, tmp_path):
     make_executor()
-    module, bound = "headrace.kernels.wave.triton", "mask=is_below(at, length)"
+    module, bound = "headrace.kernels.wave.triton", "mask=ops.is_below(at, length)"
     replace_source(monkeypatch, tmp_path, module, "wave_kernel", bound, bound.replace("at", "at - 1"))
     datas = [specimens.file(Recipe(8, 8, 1, seed=seed), specimens.packed, "fast") for seed in range(8)]
     with pytest.raises(AssertionError, match="access outside of its tensors"):

@@ -63,28 +63,28 @@ void equalize(std::int32_t* to, std::uint32_t size, const std::uint32_t* counts)
     last_count = counts[i];
     ++used;
   }
-  const std::uint64_t most = size - 1, spread = total - last_count, step = size == 256 ? spread / most : spread;
+  const std::uint64_t highest = size - 1, spread = total - last_count, step = size == 256 ? spread / highest : spread;
   if (used <= 1 || step == 0) return make_identity(to, size);
-  const std::uint64_t factor = size == 256 ? 1 : most;
+  const std::uint64_t factor = size == 256 ? 1 : highest;
   std::uint64_t sum = step / 2;
   for (std::uint32_t i = 0; i < size; ++i) {
-    to[i] = static_cast<std::int32_t>(std::min(most, sum / step));
+    to[i] = static_cast<std::int32_t>(std::min(highest, sum / step));
     sum += factor * counts[i];
   }
 }
 
 // Pillow's Image.blend of `from` (factor 0) and `level` (factor 1), in float32.
-std::int32_t blended(std::int32_t from, std::int32_t level, float factor, std::int32_t least,
-                     std::int32_t most) noexcept {
+std::int32_t blended(std::int32_t from, std::int32_t level, float factor, std::int32_t lowest,
+                     std::int32_t highest) noexcept {
   const float x = static_cast<float>(from) + factor * static_cast<float>(level - from);
-  if (!(x > static_cast<float>(least))) return least;
-  return x >= static_cast<float>(most) ? most : floor_of(x);
+  if (!(x > static_cast<float>(lowest))) return lowest;
+  return x >= static_cast<float>(highest) ? highest : floor_of(x);
 }
 
-void blend(std::int32_t* to, std::uint32_t size, std::int32_t from, float factor, std::int32_t least) noexcept {
-  const std::int32_t most = least + static_cast<std::int32_t>(size) - 1;
+void blend(std::int32_t* to, std::uint32_t size, std::int32_t from, float factor, std::int32_t lowest) noexcept {
+  const std::int32_t highest = lowest + static_cast<std::int32_t>(size) - 1;
   for (std::uint32_t i = 0; i < size; ++i)
-    to[i] = blended(from, static_cast<std::int32_t>(i) + least, factor, least, most) - least;
+    to[i] = blended(from, static_cast<std::int32_t>(i) + lowest, factor, lowest, highest) - lowest;
 }
 
 // How often each level occurs in each of the first channels: `counts` has kCounters tables for each of them, which are
@@ -93,7 +93,7 @@ constexpr std::size_t kCounters = 2;
 
 template <class Sample>
 void count_levels(const Picture& picture, std::uint32_t acting, std::uint32_t size, std::uint32_t* counts) noexcept {
-  const std::int32_t least = least_level(picture.type);
+  const std::int32_t lowest = min_level(picture.type);
   const std::uint32_t channels = picture.type.channels;
   const std::size_t table = std::size_t{size} * acting;
   std::memset(counts, 0, kCounters * table * sizeof *counts);
@@ -101,7 +101,7 @@ void count_levels(const Picture& picture, std::uint32_t acting, std::uint32_t si
     const auto* row = reinterpret_cast<const Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
     for (std::size_t x = 0; x < picture.width; ++x, row += channels) {
       std::uint32_t* const to = counts + x % kCounters * table;
-      for (std::size_t c = 0; c < acting; ++c) ++to[c * size + static_cast<std::size_t>(row[c] - least)];
+      for (std::size_t c = 0; c < acting; ++c) ++to[c * size + static_cast<std::size_t>(row[c] - lowest)];
     }
   }
   for (std::size_t i = 0; i < table; ++i) counts[i] += counts[table + i];
@@ -110,16 +110,16 @@ void count_levels(const Picture& picture, std::uint32_t acting, std::uint32_t si
 // The same table for the first channels of each pixel.
 template <class Sample>
 void look_up(const Picture& picture, std::uint32_t acting, const Sample* table) noexcept {
-  const std::int32_t least = least_level(picture.type);
+  const std::int32_t lowest = min_level(picture.type);
   const std::uint32_t channels = picture.type.channels;
   for (std::uint32_t y = 0; y < picture.height; ++y) {
     auto* row = reinterpret_cast<Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
     const std::size_t samples = std::size_t{picture.width} * channels;
     if (acting == channels) {
-      for (std::size_t i = 0; i < samples; ++i) row[i] = table[row[i] - least];
+      for (std::size_t i = 0; i < samples; ++i) row[i] = table[row[i] - lowest];
     } else {
       for (std::size_t x = 0; x < samples; x += channels)
-        for (std::size_t c = 0; c < acting; ++c) row[x + c] = table[row[x + c] - least];
+        for (std::size_t c = 0; c < acting; ++c) row[x + c] = table[row[x + c] - lowest];
     }
   }
 }
@@ -127,12 +127,12 @@ void look_up(const Picture& picture, std::uint32_t acting, const Sample* table) 
 // A table for each of the first channels.
 template <class Sample>
 void look_up_each(const Picture& picture, std::uint32_t acting, std::size_t size, const Sample* tables) noexcept {
-  const std::int32_t least = least_level(picture.type);
+  const std::int32_t lowest = min_level(picture.type);
   const std::uint32_t channels = picture.type.channels;
   for (std::uint32_t y = 0; y < picture.height; ++y) {
     auto* row = reinterpret_cast<Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
     for (std::size_t x = 0; x < picture.width; ++x, row += channels)
-      for (std::size_t c = 0; c < acting; ++c) row[c] = tables[c * size + static_cast<std::size_t>(row[c] - least)];
+      for (std::size_t c = 0; c < acting; ++c) row[c] = tables[c * size + static_cast<std::size_t>(row[c] - lowest)];
   }
 }
 
@@ -155,14 +155,14 @@ std::int32_t mean_level(const Picture& picture) noexcept {
 template <class Sample>
 void make_map(const ColorStep& step, const Picture& picture, const std::uint32_t* counts, std::int32_t* to) noexcept {
   const std::uint32_t size = level_count(picture.type);
-  const std::int32_t least = least_level(picture.type);
+  const std::int32_t lowest = min_level(picture.type);
   switch (step.kind) {
     case ColorKind::invert:
       return invert(to, size);
     case ColorKind::posterize:
       return posterize(to, size, step.value);
     case ColorKind::solarize:
-      return solarize(to, size, step.second == 1 ? step.value * ((size - 1) / 255) : step.value - least);
+      return solarize(to, size, step.second == 1 ? step.value * ((size - 1) / 255) : step.value - lowest);
     case ColorKind::solarize_add:
       return solarize_add(to, size, step.value);
     case ColorKind::autocontrast:
@@ -170,9 +170,9 @@ void make_map(const ColorStep& step, const Picture& picture, const std::uint32_t
     case ColorKind::equalize:
       return equalize(to, size, counts);
     case ColorKind::enhance_contrast:
-      return blend(to, size, mean_level<Sample>(picture), static_cast<float>(step.value), least);
+      return blend(to, size, mean_level<Sample>(picture), static_cast<float>(step.value), lowest);
     default:
-      return blend(to, size, 0, static_cast<float>(step.value), least);
+      return blend(to, size, 0, static_cast<float>(step.value), lowest);
   }
 }
 
@@ -180,7 +180,7 @@ template <class Sample>
 Status map_as(const ColorStep& step, Picture& picture, Workspace& workspace) noexcept {
   const bool each = step.kind == ColorKind::autocontrast || step.kind == ColorKind::equalize;
   const std::uint32_t size = level_count(picture.type), acting = acting_channels(picture.type);
-  const std::int32_t least = least_level(picture.type);
+  const std::int32_t lowest = min_level(picture.type);
   const std::size_t tables = each ? acting : 1, counters = each ? kCounters * acting : 0;
   std::uint8_t* const memory =
       workspace.tables.reserve(size * (sizeof(std::int32_t) * (1 + counters) + sizeof(Sample) * tables));
@@ -191,7 +191,7 @@ Status map_as(const ColorStep& step, Picture& picture, Workspace& workspace) noe
   if (each) count_levels<Sample>(picture, acting, size, counts);
   for (std::size_t c = 0; c < tables; ++c) {
     make_map<Sample>(step, picture, counts + c * size, to);
-    for (std::size_t i = 0; i < size; ++i) table[c * size + i] = static_cast<Sample>(to[i] + least);
+    for (std::size_t i = 0; i < size; ++i) table[c * size + i] = static_cast<Sample>(to[i] + lowest);
   }
   if (each)
     look_up_each(picture, acting, size, table);
@@ -202,14 +202,14 @@ Status map_as(const ColorStep& step, Picture& picture, Workspace& workspace) noe
 
 template <class Sample>
 void saturate(float factor, const Picture& picture) noexcept {
-  const std::int32_t least = least_level(picture.type),
-                     most = least + static_cast<std::int32_t>(level_count(picture.type)) - 1;
+  const std::int32_t lowest = min_level(picture.type),
+                     highest = lowest + static_cast<std::int32_t>(level_count(picture.type)) - 1;
   const std::uint32_t channels = picture.type.channels;
   for (std::uint32_t y = 0; y < picture.height; ++y) {
     auto* pixel = reinterpret_cast<Sample*>(picture.first + static_cast<std::ptrdiff_t>(y) * picture.stride);
     for (std::uint32_t x = 0; x < picture.width; ++x, pixel += channels) {
       const std::int32_t gray = gray_level(pixel[0], pixel[1], pixel[2]);
-      for (int c = 0; c < 3; ++c) pixel[c] = static_cast<Sample>(blended(gray, pixel[c], factor, least, most));
+      for (int c = 0; c < 3; ++c) pixel[c] = static_cast<Sample>(blended(gray, pixel[c], factor, lowest, highest));
     }
   }
 }

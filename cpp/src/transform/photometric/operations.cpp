@@ -14,8 +14,10 @@ constexpr double kMaxKernel = 255;
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
 
-bool within(double x, double least, double most) noexcept { return x >= least && x <= most; }
-bool whole(double x, double least, double most) noexcept { return within(x, least, most) && std::floor(x) == x; }
+bool within(double x, double lowest, double highest) noexcept { return x >= lowest && x <= highest; }
+bool whole(double x, double lowest, double highest) noexcept {
+  return within(x, lowest, highest) && std::floor(x) == x;
+}
 bool odd(double x) noexcept { return whole(x, 1, kMaxKernel) && static_cast<std::uint32_t>(x) % 2 == 1; }
 
 LevelParameters level_at(const Parameters& p, std::size_t k) noexcept {

@@ -8,12 +8,12 @@ inline std::int32_t floor_level(float x) {
 
 // Add scale * numbers[i] + shift, clamp and round. The product and the sums are rounded apart.
 template <class Sample>
-inline void add_numbers_to(Sample* samples, const float* numbers, std::size_t n, float scale, float shift, float least,
-                           float most) {
+inline void add_numbers_to(Sample* samples, const float* numbers, std::size_t n, float scale, float shift, float lowest,
+                           float highest) {
   for (std::size_t i = 0; i < n; ++i) {
     float x = static_cast<float>(samples[i]) + (numbers[i] * scale + shift);
-    x = x > least ? x : least;
-    x = x < most ? x : most;
+    x = x > lowest ? x : lowest;
+    x = x < highest ? x : highest;
     samples[i] = static_cast<Sample>(floor_level(x + 0.5f));
   }
 }
@@ -32,7 +32,7 @@ inline void add_numbers(std::uint8_t* samples, PixelType type, const float* numb
 // has neighbors on all sides.
 template <class Sample>
 inline void sharpen_samples(const std::uint8_t* const* rows, std::size_t channels, std::size_t n, float factor,
-                            float least, float most, std::uint8_t* to) {
+                            float lowest, float highest, std::uint8_t* to) {
   const auto* const above = reinterpret_cast<const Sample*>(rows[0]);
   const auto* const row = reinterpret_cast<const Sample*>(rows[1]);
   const auto* const below = reinterpret_cast<const Sample*>(rows[2]);
@@ -45,8 +45,8 @@ inline void sharpen_samples(const std::uint8_t* const* rows, std::size_t channel
     const std::int32_t smooth =
         sizeof(Sample) == 1 ? ((2 * sum + 13) * 20165) >> 19 : (2 * sum + 13 + 26 * 65536) / 26 - 65536;
     float x = static_cast<float>(smooth) + factor * static_cast<float>(row[i] - smooth);
-    x = x > least ? x : least;
-    x = x < most ? x : most;
+    x = x > lowest ? x : lowest;
+    x = x < highest ? x : highest;
     out[i] = static_cast<Sample>(floor_level(x));
   }
 }

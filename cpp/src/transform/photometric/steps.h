@@ -38,7 +38,7 @@ constexpr std::int32_t gray_level(std::int64_t r, std::int64_t g, std::int64_t b
   return static_cast<std::int32_t>((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
 }
 
-constexpr std::int32_t least_level(const PixelType& type) noexcept { return type.is_signed ? -32768 : 0; }
+constexpr std::int32_t min_level(const PixelType& type) noexcept { return type.is_signed ? -32768 : 0; }
 
 // The greatest whole number that is not above x. The standard's function is a call on machines before SSE4.1.
 inline std::int32_t floor_of(float x) noexcept {

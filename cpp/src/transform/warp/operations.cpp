@@ -21,11 +21,13 @@ constexpr std::uint32_t kFilterBits = 7;
 
 constexpr Status bad(const char* what) noexcept { return {Code::bad_argument, what}; }
 
-bool range(const Parameters& p, std::size_t k, double least, double most) noexcept {
-  return p[k] >= least && p[k] <= p[k + 1] && p[k + 1] <= most;
+bool range(const Parameters& p, std::size_t k, double lowest, double highest) noexcept {
+  return p[k] >= lowest && p[k] <= p[k + 1] && p[k + 1] <= highest;
 }
 
-bool whole(double x, double least, double most) noexcept { return x >= least && x <= most && std::floor(x) == x; }
+bool whole(double x, double lowest, double highest) noexcept {
+  return x >= lowest && x <= highest && std::floor(x) == x;
+}
 
 Status check_resampling(double resampling, std::uint32_t flags) noexcept {
   if (!whole(resampling, 0, 127)) return bad("the resampling of a warp is unknown");
@@ -130,8 +132,8 @@ Status check_warp(const Op& op) noexcept {
   switch (op.kind) {
     case OpKind::affine: {
       if (!range(p, 0, -36000, 36000)) return bad("affine: degrees must be a range within [-36000, 36000]");
-      const double most = p[12] >= 0 && p[12] <= 127 && has(p[12], kWarpPixels) ? kMaxPixels : 1;
-      if (!range(p, 2, -most, most) || !range(p, 4, -most, most))
+      const double highest = p[12] >= 0 && p[12] <= 127 && has(p[12], kWarpPixels) ? kMaxPixels : 1;
+      if (!range(p, 2, -highest, highest) || !range(p, 4, -highest, highest))
         return bad("affine: translations must be ranges within [-1, 1], or of at most 65535 pixels");
       if (!range(p, 6, kMinScale, kMaxScale)) return bad("affine: scale must be a range within [0.001, 1000]");
       if (!range(p, 8, -kMaxShear, kMaxShear) || !range(p, 10, -kMaxShear, kMaxShear))

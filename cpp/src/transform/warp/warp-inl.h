@@ -270,13 +270,13 @@ inline void warp_channels(const WarpRun& job, std::size_t channel, const float* 
 
 template <class Sample>
 inline void warp_samples(const WarpRun& job) {
-  constexpr float kLeast = std::is_signed_v<Sample> ? -32768 : 0;
-  constexpr float kMost = sizeof(Sample) == 1 ? 255 : std::is_signed_v<Sample> ? 32767 : 65535;
+  constexpr float kMin = std::is_signed_v<Sample> ? -32768 : 0;
+  constexpr float kMax = sizeof(Sample) == 1 ? 255 : std::is_signed_v<Sample> ? 32767 : 65535;
   const std::size_t channels = job.type.channels;
   float fill[kMaxChannels];
   Sample levels[kMaxChannels];
   for (std::size_t c = 0; c < channels; ++c) {
-    fill[c] = clamped(static_cast<float>(job.warp->fill[c < 3 ? c : 2]), kLeast, kMost);
+    fill[c] = clamped(static_cast<float>(job.warp->fill[c < 3 ? c : 2]), kMin, kMax);
     levels[c] = static_cast<Sample>(fill[c]);
   }
   if (job.filter != Filter::nearest) {

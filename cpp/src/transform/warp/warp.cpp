@@ -29,11 +29,11 @@ std::uint32_t samples_of(const Pass& pass) noexcept {
 }
 
 struct Extent {
-  double least, most;
+  double lowest, highest;
 
   void add(double x) noexcept {
-    least = std::min(least, x);
-    most = std::max(most, x);
+    lowest = std::min(lowest, x);
+    highest = std::max(highest, x);
   }
 };
 
@@ -63,8 +63,8 @@ Region warped_region(const Pass& pass) noexcept {
       down.add((m[3] * x + m[4] * y + m[5]) / w);
     }
   const auto range = [](const Extent& extent, std::uint32_t size) {
-    const double begin = std::clamp(std::floor(extent.least - kReach), 0.0, static_cast<double>(size));
-    const double end = std::clamp(std::ceil(extent.most + kReach), begin, static_cast<double>(size));
+    const double begin = std::clamp(std::floor(extent.lowest - kReach), 0.0, static_cast<double>(size));
+    const double end = std::clamp(std::ceil(extent.highest + kReach), begin, static_cast<double>(size));
     return std::array{static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin)};
   };
   const auto [top, height] = range(down, all.height);

@@ -10,7 +10,7 @@ import typer
 from headrace.cli.build import Kind, progress_hook
 from headrace.cli.growing._shared import Growing, show_report
 from headrace.cli.shared.options import Json, Quiet, Workers, parse_size
-from headrace.cli.shared.output import exit_on_error, shown_bar
+from headrace.cli.shared.output import exit_on_error, shown_progress
 
 
 def add(
@@ -60,7 +60,7 @@ def add(
     size = parse_size(shard_size)
     with (
         exit_on_error("interrupted; finished shards are kept: run the same command again to continue"),
-        shown_bar(quiet=quiet) as update,
+        shown_progress(quiet=quiet) as update,
     ):
         report = growing.add(
             dataset,

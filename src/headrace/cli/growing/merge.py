@@ -12,7 +12,7 @@ import typer
 
 from headrace.cli.build import progress_hook
 from headrace.cli.shared.options import Json, Quiet
-from headrace.cli.shared.output import counted, exit_on_error, say, shown_bar
+from headrace.cli.shared.output import counted, exit_on_error, say, shown_progress
 from headrace.units import bytes_text
 
 
@@ -44,7 +44,7 @@ def merge(
 
     with (
         exit_on_error("interrupted; finished shards are kept: run the same command again to continue"),
-        shown_bar(quiet=quiet) as update,
+        shown_progress(quiet=quiet) as update,
     ):
         report = growing.merge(
             datasets, output, resume=resume, force=force, progress=None if quiet else progress_hook(update)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import typer
 
 from headrace.cli.shared.files import FileTask, plan_tasks
-from headrace.cli.shared.output import FAILED, counted, exit_on_error, say, shown_bar
+from headrace.cli.shared.output import FAILED, counted, exit_on_error, say, shown_progress
 from headrace.files import write_atomic
 from headrace.terminal import printable
 from headrace.units import bytes_text, usable_cores
@@ -24,12 +24,10 @@ class ConvertedFile(NamedTuple):
     content: bytes
     n_pixels: int
     bytes_read: int
-    codec_seconds: float
-    """Time in Headrace's own encode or decode, without reading, writing and other formats."""
 
 
-_Figures: TypeAlias = tuple[int, int, int, float]
-"""Of one written file: pixels, bytes read, bytes written and seconds in the codec."""
+_Figures: TypeAlias = tuple[int, int, int]
+"""Of one written file: pixels, bytes read and bytes written."""
 
 
 def convert_files(
@@ -56,7 +54,7 @@ def convert_files(
         made = convert(task.source)
         task.target.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(task.target, made.content, overwrite=force)
-        return made.n_pixels, made.bytes_read, len(made.content), made.codec_seconds
+        return made.n_pixels, made.bytes_read, len(made.content)
 
     started = time.perf_counter()
     with exit_on_error("interrupted; all files that were written are complete"):
@@ -72,7 +70,7 @@ def convert_files(
 def _run(tasks: list[FileTask], work: Callable[[FileTask], _Figures], workers: int, *, quiet: bool) -> list[_Figures]:
     """Return the figures of the files that were written; failures are shown."""
     done: list[_Figures] = []
-    with shown_bar(quiet=quiet, time_left=True) as update, ThreadPoolExecutor(workers) as pool:
+    with shown_progress(quiet=quiet, time_left=True) as update, ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(work, task): task.source for task in tasks}
         try:
             for completed, future in enumerate(as_completed(futures), 1):
@@ -81,8 +79,7 @@ def _run(tasks: list[FileTask], work: Callable[[FileTask], _Figures], workers: i
                     done.append(future.result())
                 except Exception as error:  # noqa: BLE001 - a damaged input does not stop the others
                     say(f"failed {source}: {type(error).__name__}: {error}", err=True)
-                if update is not None:
-                    update(completed=completed, total=len(tasks), description=printable(source.name))
+                update(completed=completed, total=len(tasks), description=printable(source.name))
         finally:
             # On Ctrl-C, files in progress are finished and no more are started.
             pool.shutdown(wait=True, cancel_futures=True)
@@ -93,11 +90,10 @@ def _summary(verb: str, done: list[_Figures], seconds: float) -> str:
     line = f"{verb} {counted(len(done), 'image')}"
     if not done:
         return line
-    n_pixels, bytes_read, bytes_written, codec_seconds = map(sum, zip(*done, strict=True))
+    n_pixels, bytes_read, bytes_written = map(sum, zip(*done, strict=True))
     megapixels = n_pixels / 1e6
     return (
         f"{line}: {bytes_text(bytes_read)} → {bytes_text(bytes_written)} "
         f"(ratio {bytes_written / max(bytes_read, 1):.3f}), {megapixels:.1f} MP in {seconds:.2f} s "
-        f"({megapixels / max(seconds, 1e-9):.1f} MP/s; "
-        f"codec alone {megapixels / max(codec_seconds, 1e-9):.0f} MP/s per thread)"
+        f"({megapixels / max(seconds, 1e-9):.1f} MP/s)"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.shared.output import shown_bar
+from headrace.cli.shared.output import shown_progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,11 +102,8 @@ def print_table(table: Table) -> None:
 
 
 @contextmanager
-def shown_progress(*, quiet: bool) -> Iterator[ProgressHook | None]:
-    """Show the steps of a calibration on standard error, if it is a terminal."""
-    with shown_bar(quiet=quiet) as update:
-        if update is None:
-            yield None
-            return
+def shown_steps(*, quiet: bool) -> Iterator[ProgressHook]:
+    """Show the steps of a calibration."""
+    with shown_progress(quiet=quiet) as update:
         update(description="listing the source")
         yield lambda done, total, what: update(completed=done, total=total, description=what)

@@ -7,6 +7,7 @@ File names, keys, metadata and error messages that quote them are written by oth
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 INTERRUPTED = 130
+_LINE_SECONDS = 10.0
 
 
 def say(line: object, *, err: bool = False) -> None:
@@ -49,22 +51,38 @@ def exit_on_error(interrupted: str = "interrupted") -> Iterator[None]:
 
 
 @contextmanager
-def shown_bar(*, quiet: bool, time_left: bool = False) -> Iterator[Callable[..., None] | None]:
-    """Show a progress bar on standard error; yield `update(completed=…, total=…, description=…)`.
+def shown_progress(*, quiet: bool, time_left: bool = False) -> Iterator[Callable[..., None]]:
+    """Show progress on standard error; yield `update(completed=…, total=…, description=…)`.
 
-    Yields None if standard error is not a terminal, or if nothing is to be shown.
+    It is a bar in a terminal, and elsewhere a line every 10 seconds.
     """
     from rich import console, progress  # noqa: PLC0415 - slow to import
 
     terminal = console.Console(stderr=True)
     if quiet or not terminal.is_terminal:
-        yield None
+        yield _ignore if quiet else _line_printer()
         return
     columns: list[progress.ProgressColumn] = [progress.BarColumn(), progress.MofNCompleteColumn()]
     columns += [progress.TimeRemainingColumn()] if time_left else []
     columns += [progress.TextColumn("{task.description}", markup=False)]
     with progress.Progress(*columns, console=terminal, transient=True) as bar:
         yield partial(bar.update, bar.add_task("", total=None))
+
+
+def _ignore(**_: object) -> None:
+    """Show nothing."""
+
+
+def _line_printer() -> Callable[..., None]:
+    last = time.monotonic()
+
+    def update(*, completed: int = 0, total: int | None = None, description: str = "") -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
+            say(f"{completed} of {total or '?'}, {description}", err=True)
+
+    return update
 
 
 def cell(text: object) -> Text:

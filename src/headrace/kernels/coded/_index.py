@@ -6,47 +6,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headrace.kernels._triton_shared import (
-    BAD_CLASS,
-    BAD_PREDICTOR,
-    BAD_SECTION,
-    BAD_UNARY,
-    BOTH_PHASES,
-    FIRST_CLASS,
-    FIRST_PHASE,
-    SECOND_PHASE,
-    TILE_ENTRIES,
-    TILE_NUMBERS,
-    average,
-    byte,
-    color_flaw,
-    ends_in_zero,
-    load_int64,
-    report,
-    short,
-    tile_header,
-    unary_number,
-    unary_positions,
-    unzigzag,
-)
-from headrace.kernels.coded._numbers import (
-    BLOCK_WORDS,
-    CLASS,
-    ESCAPES,
-    ESCAPES_AT,
-    EXTRA_AT,
-    FIRST,
-    PLANE_FIRST,
-    PLANE_NUMBERS,
-    PLANE_WORDS,
-    PLANES_AT,
-    RAW_AT,
-    ROWS_AT,
-    SECTION_AT,
-    SECTION_BYTES,
-    numbers_of,
-    raw_bits_of,
-)
+from headrace.kernels import _triton_shared as ops
+from headrace.kernels.coded import _numbers as coded
 from headrace.kernels.tables import SIZES, SLICES
 
 
@@ -57,32 +18,32 @@ def coded_index_kernel(
 ):  # fmt: skip
     """Decode the classes of one tile, of PLANES planes in parallel."""
     tile = tl.load(own_tiles + tl.program_id(0))
-    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    base, length, channels, n, h, w = ops.tile_header(payload, tiles, n_tiles, tile)
     down = (h + 7) // 8
     across = (w + 7) // 8
     blocks = down * across
-    words = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
-    planes = words + PLANES_AT
-    table = planes + PLANE_WORDS * channels
-    # The numbers of classes lie behind those of samples, which must start at a multiple of 32 bytes.
-    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile) + 64 * channels * blocks
+    words = entries + ops.load_int64(tiles, n_tiles, ops.TILE_ENTRIES, tile)
+    planes = words + coded.PLANES_AT
+    table = planes + coded.PLANE_WORDS * channels
+    # The numbers of classes come after those of samples, which must start at a multiple of 32 bytes.
+    positions = numbers + ops.load_int64(tiles, n_tiles, ops.TILE_NUMBERS, tile) + 64 * channels * blocks
 
     strips = (w + 31) // 32
     ids_at = 1 + (channels + 3) // 4
     sizes_at = ids_at + channels * ((strips + 1) // 2)
     begin = sizes_at + 2 + 2 * channels + tl.where(n == 16, 2, 0)
-    size = short(base, sizes_at, length, True)
-    flaw = tl.where(begin + size > length, BAD_SECTION, 0)
+    size = ops.short(base, sizes_at, length, True)
+    flaw = tl.where(begin + size > length, ops.BAD_SECTION, 0)
     size = tl.where(begin + size > length, 0, size)
-    if PHASES != SECOND_PHASE:
-        flaw = tl.maximum(flaw, color_flaw(base, channels, length))
+    if PHASES != ops.SECOND_PHASE:
+        flaw = tl.maximum(flaw, ops.color_flaw(base, channels, length))
         flaw = tl.maximum(flaw, strip_flaw(base, ids_at, channels, strips, length))
-        count = unary_positions(base, begin, size, channels * blocks, positions, CHUNK)
-        if (count != channels * blocks) | ends_in_zero(base, begin, size):
-            flaw = tl.maximum(flaw, BAD_UNARY)
-    if PHASES == BOTH_PHASES:
+        count = ops.unary_positions(base, begin, size, channels * blocks, positions, CHUNK)
+        if (count != channels * blocks) | ops.ends_in_zero(base, begin, size):
+            flaw = tl.maximum(flaw, ops.BAD_UNARY)
+    if PHASES == ops.BOTH_PHASES:
         tl.debug_barrier()
-    if PHASES != FIRST_PHASE:
+    if PHASES != ops.FIRST_PHASE:
         raw_at = begin + size
         first = 0
         bad = 0
@@ -93,20 +54,20 @@ def coded_index_kernel(
             raw_at += raw_bytes
             first += asked
             bad += beyond
-        flaw = tl.maximum(flaw, tl.where(bad > 0, BAD_CLASS, 0))
+        flaw = tl.maximum(flaw, tl.where(bad > 0, ops.BAD_CLASS, 0))
 
         plane = tl.arange(0, 64)
-        own = planes + plane * PLANE_WORDS
-        sections = short(base, sizes_at + 2 + 2 * plane, length, plane < channels)
-        tl.store(own + SECTION_AT, raw_at + tl.cumsum(sections, 0) - sections, mask=plane < channels)
-        tl.store(own + SECTION_BYTES, sections, mask=plane < channels)
-        n_escapes = short(base, begin - 2, length, n == 16)
+        own = planes + plane * coded.PLANE_WORDS
+        sections = ops.short(base, sizes_at + 2 + 2 * plane, length, plane < channels)
+        tl.store(own + coded.SECTION_AT, raw_at + tl.cumsum(sections, 0) - sections, mask=plane < channels)
+        tl.store(own + coded.SECTION_BYTES, sections, mask=plane < channels)
+        n_escapes = ops.short(base, begin - 2, length, n == 16)
         escapes_at = raw_at + tl.sum(sections)
-        tl.store(words + ESCAPES_AT, escapes_at)
-        tl.store(words + EXTRA_AT, escapes_at + 2 * n_escapes)
-        tl.store(words + ESCAPES, n_escapes)
-        flaw = tl.maximum(flaw, tl.where(escapes_at + 2 * n_escapes > length, BAD_SECTION, 0))
-    report(status, tiles, n_tiles, tile, flaw)
+        tl.store(words + coded.ESCAPES_AT, escapes_at)
+        tl.store(words + coded.EXTRA_AT, escapes_at + 2 * n_escapes)
+        tl.store(words + coded.ESCAPES, n_escapes)
+        flaw = tl.maximum(flaw, tl.where(escapes_at + 2 * n_escapes > length, ops.BAD_SECTION, 0))
+    ops.report(status, tiles, n_tiles, tile, flaw)
 
 
 @triton.jit
@@ -116,9 +77,9 @@ def strip_flaw(base, at, channels, strips, length):
     plane = tl.arange(0, 64)[:, None]
     strip = tl.arange(0, 8)[None, :]
     there = (plane < channels) & (strip < 2 * stored)
-    chosen = (byte(base, at + plane * stored + (strip >> 1), length, there) >> 4 * (strip & 1)) & 15
+    chosen = (ops.byte(base, at + plane * stored + (strip >> 1), length, there) >> 4 * (strip & 1)) & 15
     beyond = there & (chosen > tl.where(strip < strips, 4, 0))
-    return tl.where(tl.max(beyond.to(tl.int32)) > 0, BAD_PREDICTOR, 0)
+    return tl.where(tl.max(beyond.to(tl.int32)) > 0, ops.BAD_PREDICTOR, 0)
 
 
 @triton.jit
@@ -133,7 +94,7 @@ def class_wave(positions, planes, table, first_plane, channels, down, across, n,
     live = (plane < channels) & (lane < down)
     above = tl.broadcast_to((lane + 3) % 4, (4, PLANES))
     last = tl.where(n == 8, 15, 31)
-    west = tl.full((4, PLANES), FIRST_CLASS, tl.int32)
+    west = tl.full((4, PLANES), ops.FIRST_CLASS, tl.int32)
     raw_bytes = tl.zeros((4, PLANES), tl.int32)
     asked = tl.zeros((4, PLANES), tl.int32)
     beyond = tl.zeros((4, PLANES), tl.int32)
@@ -142,27 +103,27 @@ def class_wave(positions, planes, table, first_plane, channels, down, across, n,
         x = step - lane
         inside = live & (x >= 0) & (x < across)
         index = (plane * down + lane) * across + x
-        change = unzigzag(unary_number(positions, index, 0, inside), 255)
+        change = ops.unzigzag(ops.unary_number(positions, index, 0, inside), 255)
         left = tl.where((x <= 0) & (lane > 0), north, west)
         over = tl.where(lane == 0, west, north)
-        found = (average(left, over) + change) & 255
+        found = (ops.average(left, over) + change) & 255
         west = tl.where(inside, found, west)
         beyond += tl.where(inside & (found > last), 1, 0)
         kind = tl.where(found > last, 0, found)
-        own = table + index * BLOCK_WORDS
-        tl.store(own + CLASS, kind, mask=inside)
-        tl.store(own + RAW_AT, raw_bytes, mask=inside)
-        tl.store(own + FIRST, asked, mask=inside)
-        raw_bytes += tl.where(inside, 8 * raw_bits_of(kind, n), 0)
-        asked += tl.where(inside, numbers_of(kind, n), 0)
+        own = table + index * coded.BLOCK_WORDS
+        tl.store(own + coded.CLASS, kind, mask=inside)
+        tl.store(own + coded.RAW_AT, raw_bytes, mask=inside)
+        tl.store(own + coded.FIRST, asked, mask=inside)
+        raw_bytes += tl.where(inside, 8 * coded.raw_bits_of(kind, n), 0)
+        asked += tl.where(inside, coded.numbers_of(kind, n), 0)
 
     of_plane = tl.sum(raw_bytes, 0)[None, :]
     numbers_of_plane = tl.sum(asked, 0)[None, :]
     first += tl.cumsum(numbers_of_plane, 1) - numbers_of_plane
-    own = planes + plane * PLANE_WORDS
-    tl.store(own + PLANE_NUMBERS, numbers_of_plane, mask=plane < channels)
-    tl.store(own + PLANE_FIRST, first, mask=plane < channels)
+    own = planes + plane * coded.PLANE_WORDS
+    tl.store(own + coded.PLANE_NUMBERS, numbers_of_plane, mask=plane < channels)
+    tl.store(own + coded.PLANE_FIRST, first, mask=plane < channels)
     row_raw = raw_at + tl.cumsum(of_plane, 1) - of_plane + tl.cumsum(raw_bytes, 0) - raw_bytes
-    tl.store(own + ROWS_AT + 2 * lane, row_raw, mask=live)
-    tl.store(own + ROWS_AT + 2 * lane + 1, first + tl.cumsum(asked, 0) - asked, mask=live)
+    tl.store(own + coded.ROWS_AT + 2 * lane, row_raw, mask=live)
+    tl.store(own + coded.ROWS_AT + 2 * lane + 1, first + tl.cumsum(asked, 0) - asked, mask=live)
     return tl.sum(raw_bytes), tl.sum(asked), tl.sum(beyond)

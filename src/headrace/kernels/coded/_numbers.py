@@ -11,20 +11,7 @@ import triton
 import triton.language as tl
 
 from headrace.kernels import _batch
-from headrace.kernels._triton_shared import (
-    BAD_SECTION,
-    BAD_UNARY,
-    BOTH_PHASES,
-    FIRST_PHASE,
-    SECOND_PHASE,
-    TILE_ENTRIES,
-    TILE_NUMBERS,
-    ends_in_zero,
-    load_int64,
-    report,
-    tile_header,
-    unary_positions,
-)
+from headrace.kernels import _triton_shared as ops
 from headrace.kernels.tables import SIZES, SLICES
 
 # Per tile: where escapes and extra bits start, the number of escapes, and a spare word.
@@ -73,28 +60,28 @@ def coded_numbers_kernel(
     """
     tile = tl.load(chains + tl.program_id(0))
     plane = tl.load(chains + n_chains + tl.program_id(0))
-    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    base, length, channels, n, h, w = ops.tile_header(payload, tiles, n_tiles, tile)
     across = (w + 7) // 8
     blocks = (h + 7) // 8 * across
-    words = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
+    words = entries + ops.load_int64(tiles, n_tiles, ops.TILE_ENTRIES, tile)
     own = words + PLANES_AT + plane * PLANE_WORDS
     table = words + PLANES_AT + PLANE_WORDS * channels + plane * blocks * BLOCK_WORDS
-    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile)
+    positions = numbers + ops.load_int64(tiles, n_tiles, ops.TILE_NUMBERS, tile)
 
     first = tl.load(own + PLANE_FIRST)
-    if PHASES != SECOND_PHASE:
+    if PHASES != ops.SECOND_PHASE:
         begin = tl.load(own + SECTION_AT)
         size = tl.load(own + SECTION_BYTES)
         expected = tl.load(own + PLANE_NUMBERS)
-        flaw = tl.where(begin + size > length, BAD_SECTION, 0)
+        flaw = tl.where(begin + size > length, ops.BAD_SECTION, 0)
         size = tl.where(begin + size > length, 0, size)
-        count = unary_positions(base, begin, size, expected, positions + first, CHUNK)
-        if (count != expected) | ends_in_zero(base, begin, size):
-            flaw = tl.maximum(flaw, BAD_UNARY)
-        report(status, tiles, n_tiles, tile, flaw)
-    if PHASES == BOTH_PHASES:
+        count = ops.unary_positions(base, begin, size, expected, positions + first, CHUNK)
+        if (count != expected) | ops.ends_in_zero(base, begin, size):
+            flaw = tl.maximum(flaw, ops.BAD_UNARY)
+        ops.report(status, tiles, n_tiles, tile, flaw)
+    if PHASES == ops.BOTH_PHASES:
         tl.debug_barrier()
-    if PHASES != FIRST_PHASE:
+    if PHASES != ops.FIRST_PHASE:
         total = 0
         for start in range(0, blocks, BLOCKS):
             block = start + tl.arange(0, BLOCKS)  # [BLOCKS]

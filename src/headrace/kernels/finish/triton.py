@@ -11,35 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from headrace.kernels import _triton_shared as ops
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._triton_shared import (
-    CODED,
-    IMAGE_DTYPE,
-    IMAGE_FLIP,
-    IMAGE_HEIGHT,
-    IMAGE_OUT,
-    IMAGE_RANK_COUNT,
-    IMAGE_RANKS,
-    IMAGE_STRIDE_C,
-    IMAGE_STRIDE_X,
-    IMAGE_STRIDE_Y,
-    IMAGE_WIDTH,
-    PACKED,
-    PALETTE,
-    RAW,
-    ROWS,
-    TILE_IMAGE,
-    TILE_KIND,
-    TILE_LEFT,
-    TILE_TOP,
-    TILE_VALUES,
-    average,
-    byte,
-    color_code,
-    load_int32,
-    load_int64,
-    tile_header,
-)
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import LANES, SIZES, SLICES, TileKind
 
@@ -58,27 +31,27 @@ def finish_kernel(
 ):  # fmt: skip
     """Write STEPS * TURNS steps of one tile in the sample type FORM. RANKED: some image of the batch has ranks."""
     tile = tl.program_id(0).to(tl.int64)
-    image = load_int64(tiles, n_tiles, TILE_IMAGE, tile)
-    kind = load_int32(tiles, n_tiles, TILE_KIND, tile)
-    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
-    skew = tl.where(kind == CODED, 2, tl.where((kind == PACKED) | (kind == PALETTE), 1, 0))
-    steps = w + skew * (ROWS - 1)
-    top = load_int32(tiles, n_tiles, TILE_TOP, tile)
-    left = load_int32(tiles, n_tiles, TILE_LEFT, tile)
-    height = load_int32(images, n_images, IMAGE_HEIGHT, image)
-    width = load_int32(images, n_images, IMAGE_WIDTH, image)
+    image = ops.load_int64(tiles, n_tiles, ops.TILE_IMAGE, tile)
+    kind = ops.load_int32(tiles, n_tiles, ops.TILE_KIND, tile)
+    base, length, channels, n, h, w = ops.tile_header(payload, tiles, n_tiles, tile)
+    skew = tl.where(kind == ops.CODED, 2, tl.where((kind == ops.PACKED) | (kind == ops.PALETTE), 1, 0))
+    steps = w + skew * (ops.ROWS - 1)
+    top = ops.load_int32(tiles, n_tiles, ops.TILE_TOP, tile)
+    left = ops.load_int32(tiles, n_tiles, ops.TILE_LEFT, tile)
+    height = ops.load_int32(images, n_images, ops.IMAGE_HEIGHT, image)
+    width = ops.load_int32(images, n_images, ops.IMAGE_WIDTH, image)
     # Offsets of tiles need 64 bits; within a tile 32 bits are enough.
-    stride_c = load_int64(images, n_images, IMAGE_STRIDE_C, image)
-    stride_y = load_int64(images, n_images, IMAGE_STRIDE_Y, image)
-    stride_x = load_int64(images, n_images, IMAGE_STRIDE_X, image)
-    flip = load_int32(images, n_images, IMAGE_FLIP, image) > 0
-    corner = out + load_int64(images, n_images, IMAGE_OUT, image)
+    stride_c = ops.load_int64(images, n_images, ops.IMAGE_STRIDE_C, image)
+    stride_y = ops.load_int64(images, n_images, ops.IMAGE_STRIDE_Y, image)
+    stride_x = ops.load_int64(images, n_images, ops.IMAGE_STRIDE_X, image)
+    flip = ops.load_int32(images, n_images, ops.IMAGE_FLIP, image) > 0
+    corner = out + ops.load_int64(images, n_images, ops.IMAGE_OUT, image)
     corner += top * stride_y + tl.where(flip, width - 1 - left, left) * stride_x
     column_stride = tl.where(flip, -stride_x, stride_x).to(tl.int32)
-    slot = values + tl.multiple_of(load_int64(tiles, n_tiles, TILE_VALUES, tile), 16)
-    rank_table = ranks + load_int64(images, n_images, IMAGE_RANKS, image)
-    rank_count = load_int32(images, n_images, IMAGE_RANK_COUNT, image)
-    stored = load_int32(images, n_images, IMAGE_DTYPE, image)
+    slot = values + tl.multiple_of(ops.load_int64(tiles, n_tiles, ops.TILE_VALUES, tile), 16)
+    rank_table = ranks + ops.load_int64(images, n_images, ops.IMAGE_RANKS, image)
+    rank_count = ops.load_int32(images, n_images, ops.IMAGE_RANK_COUNT, image)
+    stored = ops.load_int32(images, n_images, ops.IMAGE_DTYPE, image)
     kept = tl.where(out_channels == 0, channels, out_channels)
     spread = (channels <= 2) & (kept == 3)  # one channel becomes three: its plane is used three times
     first_row = tl.maximum(-top, 0)  # that the region contains
@@ -87,24 +60,24 @@ def finish_kernel(
     columns = tl.minimum(w, width - left)
 
     first = tl.program_id(1) * (STEPS * TURNS)
-    y = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    y = tl.arange(0, ops.ROWS)[:, None]  # [ROWS, 1]
     for begin in range(first, tl.minimum(first + STEPS * TURNS, steps), STEPS):
         step = begin + tl.arange(0, STEPS)[None, :]  # [1, STEPS]
         x = step - skew * y
         wanted = (y >= first_row) & (y < rows) & (x >= first_column) & (x < columns)  # [ROWS, STEPS]
         # Read all rows of a step, not only the needed ones: the loads of several lanes then become one.
-        made = tl.broadcast_to(step < steps, (ROWS, STEPS))
-        from_slot = slot + step * ROWS + y
+        made = tl.broadcast_to(step < steps, (ops.ROWS, STEPS))
+        from_slot = slot + step * ops.ROWS + y
         at = corner + (y * stride_y.to(tl.int32) + x * column_stride)
-        if kind >= PACKED:
-            near = tl.zeros((ROWS, STEPS), tl.int32)
-            far = tl.zeros((ROWS, STEPS), tl.int32)
+        if kind >= ops.PACKED:
+            near = tl.zeros((ops.ROWS, STEPS), tl.int32)
+            far = tl.zeros((ops.ROWS, STEPS), tl.int32)
             for turn in range(channels + tl.where(spread, 2, 0)):
                 plane = tl.minimum(turn, channels - 1)
                 channel = tl.where((plane < 2) & (channels > 1), 1 - plane, plane)
                 value = plane_value(from_slot, made, WIDE)
-                value = undo_color(value, near, far, color_code(base, channel, length, True), n)
-                from_slot += tl.where(turn < channels - 1, steps * ROWS, 0)
+                value = undo_color(value, near, far, ops.color_code(base, channel, length, True), n)
+                from_slot += tl.where(turn < channels - 1, steps * ops.ROWS, 0)
                 # Channels are coded in the order 1, 0, 2, 3 …; for channel 2, channel 1 is near and channel 0 is far.
                 if plane == 1:
                     far = value
@@ -116,12 +89,12 @@ def finish_kernel(
                 if (out_channel >= 0) & (out_channel < kept):
                     store_value(at + out_channel * stride_c, level, stored, factors + out_channel, wanted, FORM)
         else:
-            place = tl.where(kind == RAW, y * w + x, 0)
-            if kind == PALETTE:
+            place = tl.where(kind == ops.RAW, y * w + x, 0)
+            if kind == ops.PALETTE:
                 place = plane_value(from_slot, made, WIDE)
             for out_channel in range(tl.where(spread, 3, tl.minimum(channels, kept))):
                 channel = tl.where(spread, 0, out_channel)
-                listed = tl.where(kind == PALETTE, 2, 1) + (place * channels + channel) * (n // 8)
+                listed = tl.where(kind == ops.PALETTE, 2, 1) + (place * channels + channel) * (n // 8)
                 value = coded_value(base, listed, length, wanted, WIDE, n)
                 level = level_of(value, rank_table, rank_count, stored, wanted, RANKED)
                 store_value(at + out_channel * stride_c, level, stored, factors + out_channel, wanted, FORM)
@@ -145,16 +118,16 @@ def plane_value(at, mask, WIDE: tl.constexpr):
 @triton.jit
 def coded_value(base, at, length, mask, WIDE: tl.constexpr, n):
     """A coded value that is stored as it is."""
-    value = byte(base, at, length, mask)
+    value = ops.byte(base, at, length, mask)
     if WIDE:
-        value |= byte(base, at + 1, length, mask & (n == 16)) << 8
+        value |= ops.byte(base, at + 1, length, mask & (n == 16)) << 8
     return value
 
 
 @triton.jit
 def undo_color(value, near, far, code, n):
     """Undo the color transform of a plane (spec §5.4)."""
-    reference = tl.where(code == 2, average(near, far), near)
+    reference = tl.where(code == 2, ops.average(near, far), near)
     return tl.where(code > 0, value + reference - (1 << (n - 1)), value) & ((1 << n) - 1)
 
 

@@ -6,32 +6,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from headrace.kernels import _triton_shared as ops
 from headrace.kernels import tables
 from headrace.kernels._batch import GROUP, DeviceBatch
-from headrace.kernels._triton_shared import (
-    BAD_LENGTH,
-    BAD_PREDICTOR,
-    BAD_SECTION,
-    BAD_UNARY,
-    BAD_WIDTH,
-    BOTH_PHASES,
-    FIRST_PHASE,
-    FIRST_WIDTH,
-    SECOND_PHASE,
-    TILE_ENTRIES,
-    TILE_NUMBERS,
-    byte,
-    color_flaw,
-    ends_in_zero,
-    load_int64,
-    phases_of,
-    report,
-    short,
-    tile_header,
-    unary_number,
-    unary_positions,
-    unzigzag,
-)
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
 
@@ -46,30 +23,30 @@ def packed_index_kernel(
 ):  # fmt: skip
     """Handle one tile, which has at most ACROSS groups per row."""
     tile = tl.load(own_tiles + tl.program_id(0))
-    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    base, length, channels, n, h, w = ops.tile_header(payload, tiles, n_tiles, tile)
     down = (h + 3) // 4
     across = (w + 3) // 4
-    positions = numbers + load_int64(tiles, n_tiles, TILE_NUMBERS, tile)
-    table = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
+    positions = numbers + ops.load_int64(tiles, n_tiles, ops.TILE_NUMBERS, tile)
+    table = entries + ops.load_int64(tiles, n_tiles, ops.TILE_ENTRIES, tile)
     groups = down * across
 
     ids_at = 1 + (channels + 3) // 4
     size_at = ids_at + (channels + 1) // 2
     begin = size_at + 2
-    size = short(base, size_at, length, True)
-    flaw = tl.where(begin + size > length, BAD_SECTION, 0)
+    size = ops.short(base, size_at, length, True)
+    flaw = tl.where(begin + size > length, ops.BAD_SECTION, 0)
     size = tl.where(begin + size > length, 0, size)
-    if PHASES != SECOND_PHASE:
-        flaw = tl.maximum(flaw, color_flaw(base, channels, length))
+    if PHASES != ops.SECOND_PHASE:
+        flaw = tl.maximum(flaw, ops.color_flaw(base, channels, length))
         flaw = tl.maximum(flaw, predictor_flaw(base, ids_at, channels, length))
-        count = unary_positions(base, begin, size, channels * groups, positions, CHUNK)
-        if (count != channels * groups) | ends_in_zero(base, begin, size):
-            flaw = tl.maximum(flaw, BAD_UNARY)
-    if PHASES == BOTH_PHASES:
+        count = ops.unary_positions(base, begin, size, channels * groups, positions, CHUNK)
+        if (count != channels * groups) | ops.ends_in_zero(base, begin, size):
+            flaw = tl.maximum(flaw, ops.BAD_UNARY)
+    if PHASES == ops.BOTH_PHASES:
         tl.debug_barrier()
-    if PHASES != FIRST_PHASE:
+    if PHASES != ops.FIRST_PHASE:
         flaw = tl.maximum(flaw, store_groups(begin + size, positions, table, channels, n, down, across, length, ACROSS))
-    report(status, tiles, n_tiles, tile, flaw)
+    ops.report(status, tiles, n_tiles, tile, flaw)
 
 
 @triton.jit
@@ -83,17 +60,17 @@ def store_groups(begin, positions, table, channels, n, down, across, length, ACR
     flaw = 0
     for plane in range(channels):
         index = plane * groups + row * across + column  # [8, ACROSS]
-        steps = unzigzag(unary_number(positions, index, 0, inside), 255)
-        first_row = tl.cumsum(tl.where(row == 0, steps, 0), 1) + FIRST_WIDTH
+        steps = ops.unzigzag(ops.unary_number(positions, index, 0, inside), 255)
+        first_row = tl.cumsum(tl.where(row == 0, steps, 0), 1) + ops.FIRST_WIDTH
         widths = tl.cumsum(tl.where(row == 0, first_row, steps), 0) & 255
-        flaw = tl.maximum(flaw, tl.where(tl.max(tl.where(inside & (widths > n), 1, 0)) > 0, BAD_WIDTH, 0))
+        flaw = tl.maximum(flaw, tl.where(tl.max(tl.where(inside & (widths > n), 1, 0)) > 0, ops.BAD_WIDTH, 0))
         widths = tl.where(inside, tl.minimum(widths, n), 0)
         sizes = 2 * widths
         of_row = tl.sum(sizes, 1)  # [8]
         start = end + (tl.cumsum(of_row, 0) - of_row)[:, None] + tl.cumsum(sizes, 1) - sizes
         tl.store(table + index, start << 5 | widths, mask=inside)
         end += tl.sum(of_row, 0)
-    return tl.maximum(flaw, tl.where(end != length, BAD_LENGTH, 0))
+    return tl.maximum(flaw, tl.where(end != length, ops.BAD_LENGTH, 0))
 
 
 @triton.jit
@@ -101,15 +78,15 @@ def predictor_flaw(base, at, channels, length):
     """BAD_PREDICTOR if a predictor is not defined or unused bits are not 0 (spec §6.4)."""
     plane = tl.arange(0, 64)
     stored = plane < (channels + 1) // 2 * 2
-    chosen = (byte(base, at + (plane >> 1), length, stored) >> 4 * (plane & 1)) & 15
+    chosen = (ops.byte(base, at + (plane >> 1), length, stored) >> 4 * (plane & 1)) & 15
     beyond = stored & (chosen > tl.where(plane < channels, 2, 0))
-    return tl.where(tl.max(beyond.to(tl.int32), 0) > 0, BAD_PREDICTOR, 0)
+    return tl.where(tl.max(beyond.to(tl.int32), 0) > 0, ops.BAD_PREDICTOR, 0)
 
 
 def index(batch: DeviceBatch) -> None:
     """Fill the table of groups of all packed tiles."""
     own = batch.tiles_of(TileKind.PACKED)
-    for phases in phases_of(batch.payload.device):
+    for phases in ops.phases_of(batch.payload.device):
         packed_index_kernel[(len(own),)](
             batch.payload, batch.tiles, batch.tiles.shape[1], own, batch.numbers, batch.entries, batch.status,
             PHASES=phases, ACROSS=ACROSS, CHUNK=CHUNK, num_warps=WARPS, enable_fp_fusion=False,

@@ -6,21 +6,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from headrace.kernels import _triton_shared as ops
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._triton_shared import (
-    BAD_EXCEPTION,
-    BAD_LENGTH,
-    BAD_PADDING,
-    BAD_PALETTE,
-    ROWS,
-    TILE_VALUES,
-    bits,
-    byte,
-    load_int64,
-    ones_of,
-    report,
-    tile_header,
-)
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
 
@@ -33,11 +20,11 @@ def palette_expand_kernel(
 ):  # fmt: skip
     """Handle one tile, BLOCKS blocks at a time."""
     tile = tl.load(own_tiles + tl.program_id(0))
-    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    base, length, channels, n, h, w = ops.tile_header(payload, tiles, n_tiles, tile)
     value_bytes = n // 8
-    slot = values + load_int64(tiles, n_tiles, TILE_VALUES, tile)
+    slot = values + ops.load_int64(tiles, n_tiles, ops.TILE_VALUES, tile)
 
-    count = byte(base, 1, length, True)
+    count = ops.byte(base, 1, length, True)
     flaw = palette_flaw(base, count, channels, value_bytes, length)
     each = tl.arange(0, 8)
     bits_each = tl.sum(tl.where(((count - 1) >> each) > 0, 1, 0))  # the bit length of count - 1
@@ -49,13 +36,13 @@ def palette_expand_kernel(
     flag_bytes = (blocks + 7) // 8
     rows_at = flags_at + flag_bytes
     place = tl.arange(0, 16)
-    samples_at = rows_at + tl.sum(ones_of(byte(base, flags_at + place, length, place < flag_bytes)))
+    samples_at = rows_at + tl.sum(ops.ones_of(ops.byte(base, flags_at + place, length, place < flag_bytes)))
     place = tl.arange(0, 128)
-    row_flags = byte(base, rows_at + place, length, place < samples_at - rows_at)
-    numbers_at = samples_at + tl.sum(ones_of(row_flags))
-    unused = byte(base, flags_at + flag_bytes - 1, length, flag_bytes > 0) >> ((blocks - 1) & 7) + 1
+    row_flags = ops.byte(base, rows_at + place, length, place < samples_at - rows_at)
+    numbers_at = samples_at + tl.sum(ops.ones_of(row_flags))
+    unused = ops.byte(base, flags_at + flag_bytes - 1, length, flag_bytes > 0) >> ((blocks - 1) & 7) + 1
     if unused != 0:
-        flaw = tl.maximum(flaw, BAD_PADDING)
+        flaw = tl.maximum(flaw, ops.BAD_PADDING)
 
     rows_before = 0
     samples_before = 0
@@ -63,46 +50,46 @@ def palette_expand_kernel(
     for first in range(0, blocks, BLOCKS):
         block = first + tl.arange(0, BLOCKS)  # [BLOCKS]
         inside = block < blocks
-        flagged = (byte(base, flags_at + (block >> 3), length, inside) >> (block & 7)) & 1
+        flagged = (ops.byte(base, flags_at + (block >> 3), length, inside) >> (block & 7)) & 1
         rank = rows_before + tl.cumsum(flagged, 0) - flagged
-        row_bits = byte(base, rows_at + rank, length, flagged == 1)
+        row_bits = ops.byte(base, rows_at + rank, length, flagged == 1)
         bad = (flagged == 1) & (row_bits == 0)
-        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, BAD_EXCEPTION, 0))
+        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, ops.BAD_EXCEPTION, 0))
         rows_before += tl.sum(flagged)
 
         row_of_block = tl.arange(0, 8)[None, :]
         row_flagged = (row_bits[:, None] >> row_of_block) & 1  # [BLOCKS, 8]
         rows_flagged = tl.reshape(row_flagged, (BLOCKS * 8,))
         rank = samples_before + tl.cumsum(rows_flagged, 0) - rows_flagged
-        sample_bits = byte(base, samples_at + rank, length, rows_flagged == 1)  # [BLOCKS * 8]
+        sample_bits = ops.byte(base, samples_at + rank, length, rows_flagged == 1)  # [BLOCKS * 8]
         bad = (rows_flagged == 1) & (sample_bits == 0)
-        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, BAD_EXCEPTION, 0))
+        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, ops.BAD_EXCEPTION, 0))
         samples_before += tl.sum(rows_flagged)
 
-        ones = ones_of(sample_bits)
+        ones = ops.ones_of(sample_bits)
         rank = numbers_before + tl.cumsum(ones, 0) - ones
         numbers_before += tl.sum(ones)
         column = tl.arange(0, 8)[None, :]
         excepted = (sample_bits[:, None] >> column) & 1 == 1  # [BLOCKS * 8, 8]
-        rank = rank[:, None] + ones_of(sample_bits[:, None] & ((1 << column) - 1))
-        number = bits(base, numbers_at, rank * bits_each, bits_each, length, excepted)
+        rank = rank[:, None] + ops.ones_of(sample_bits[:, None] & ((1 << column) - 1))
+        number = ops.bits(base, numbers_at, rank * bits_each, bits_each, length, excepted)
         row = first * 8 + tl.arange(0, BLOCKS * 8)
         own_block = row >> 3
         y = ((own_block // across) * 8 + (row & 7))[:, None]
         x = ((own_block % across) * 8)[:, None] + column
         in_tile = (own_block < blocks)[:, None] & (y < h) & (x < w)
         bad = excepted & ((in_tile == 0) | (number >= count))
-        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, BAD_EXCEPTION, 0))
+        flaw = tl.maximum(flaw, tl.where(tl.max(bad.to(tl.int32)) > 0, ops.BAD_EXCEPTION, 0))
         symbol = tl.where(excepted, number, 255)
         symbol = symbol.to(tl.int16) if WIDE else symbol.to(tl.uint8)
-        tl.store(slot + (x + y) * ROWS + y, symbol, mask=in_tile)
+        tl.store(slot + (x + y) * ops.ROWS + y, symbol, mask=in_tile)
 
     last_bit = numbers_before * bits_each
     if numbers_at + ((last_bit + 7) >> 3) != length:
-        flaw = tl.maximum(flaw, BAD_LENGTH)
-    if byte(base, numbers_at + (last_bit >> 3), length, (last_bit & 7) > 0) >> (last_bit & 7) != 0:
-        flaw = tl.maximum(flaw, BAD_PADDING)
-    report(status, tiles, n_tiles, tile, flaw)
+        flaw = tl.maximum(flaw, ops.BAD_LENGTH)
+    if ops.byte(base, numbers_at + (last_bit >> 3), length, (last_bit & 7) > 0) >> (last_bit & 7) != 0:
+        flaw = tl.maximum(flaw, ops.BAD_PADDING)
+    ops.report(status, tiles, n_tiles, tile, flaw)
 
 
 @triton.jit
@@ -116,12 +103,12 @@ def palette_flaw(base, count, channels, value_bytes, length):
     for channel in range(channels):
         here = at + channel * value_bytes
         there = here + channels * value_bytes
-        low = byte(base, here, length, compared) | byte(base, here + 1, length, compared & (value_bytes == 2)) << 8
-        high = byte(base, there, length, compared) | byte(base, there + 1, length, compared & (value_bytes == 2)) << 8
+        low = ops.value(base, here, value_bytes, length, compared)
+        high = ops.value(base, there, value_bytes, length, compared)
         above = tl.where((decided == 0) & (high > low), 1, above)
         decided = tl.where(high != low, 1, decided)
     disordered = tl.max(tl.where(compared & (above == 0), 1, 0)) > 0
-    return tl.where(disordered | (count < 2), BAD_PALETTE, 0)
+    return tl.where(disordered | (count < 2), ops.BAD_PALETTE, 0)
 
 
 def expand(batch: DeviceBatch) -> None:

@@ -26,10 +26,7 @@ def run(batch: ResizeBatch) -> None:
         levels = (image.int() & 0xFFFF if stored == SampleType.UINT16 else image).float()
         made = (rows @ levels @ columns.T + 0.5).floor().clamp(lowest, highest).int()  # [C, H, W]
         made = made.flip(2) if job[ResizeField.FLIP] else made
-        channel = torch.arange(shape[0], device=made.device)[:, None, None]
-        kind = torch.full_like(channel, stored)
-        converted = convert_levels(made, kind, channel, batch.factors, batch.out.dtype)
-        batch.out[i].copy_(converted.to(batch.out.dtype))
+        batch.out[i].copy_(convert_levels(made, stored, batch.factors, batch.out.dtype))
 
 
 def _weights(batch: ResizeBatch, start: int, count: int) -> torch.Tensor:

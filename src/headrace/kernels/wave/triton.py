@@ -7,20 +7,8 @@ import torch
 import triton
 import triton.language as tl
 
+from headrace.kernels import _triton_shared as ops
 from headrace.kernels._batch import DeviceBatch
-from headrace.kernels._triton_shared import (
-    CODED,
-    PACKED,
-    PALETTE,
-    ROWS,
-    TILE_ENTRIES,
-    TILE_VALUES,
-    average,
-    byte,
-    is_below,
-    load_int64,
-    tile_header,
-)
 from headrace.kernels.backend import sized
 from headrace.kernels.tables import SIZES, SLICES, TileKind
 
@@ -33,56 +21,56 @@ def wave_kernel(
     KIND: tl.constexpr, WIDE: tl.constexpr, CHAINS: tl.constexpr,
 ):  # fmt: skip
     """Decode CHAINS planes in parallel."""
-    SKEW: tl.constexpr = 2 if KIND == CODED else 1
+    SKEW: tl.constexpr = 2 if KIND == ops.CODED else 1
     chain = tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)[None, :]  # [1, CHAINS]
     live = chain < n_chains
     chain = tl.where(live, chain, 0)
     tile = tl.load(chains + chain)
     plane = tl.load(chains + n_chains + chain)
-    base, length, channels, n, h, w = tile_header(payload, tiles, n_tiles, tile)
+    base, length, channels, n, h, w = ops.tile_header(payload, tiles, n_tiles, tile)
     top = (1 << n) - 1
     steps = tl.where(live, w + SKEW * (h - 1), 0)
-    slot = values + load_int64(tiles, n_tiles, TILE_VALUES, tile) + plane.to(tl.int64) * (w + SKEW * (ROWS - 1)) * ROWS
-    groups = entries + load_int64(tiles, n_tiles, TILE_ENTRIES, tile)
+    slot = ops.plane_slot(values, tiles, n_tiles, tile, plane, w, SKEW)
+    groups = entries + ops.load_int64(tiles, n_tiles, ops.TILE_ENTRIES, tile)
 
-    lane = tl.arange(0, ROWS)[:, None]  # [ROWS, 1]
+    lane = tl.arange(0, ops.ROWS)[:, None]  # [ROWS, 1]
     first_lane = lane == 0
-    above = tl.broadcast_to((lane + ROWS - 1) % ROWS, (ROWS, CHAINS))
+    above = tl.broadcast_to((lane + ops.ROWS - 1) % ops.ROWS, (ops.ROWS, CHAINS))
     groups += plane * ((h + 3) // 4 * ((w + 3) // 4)) + (lane >> 2) * ((w + 3) // 4)
     in_rows = live & (lane < h)
     columns = tl.where(in_rows, w, 0)  # of each lane; 0 for lanes below the tile
-    if KIND == PACKED:
+    if KIND == ops.PACKED:
         predictor = packed_predictor(base, channels, plane, length, live)
-    elif KIND == CODED:
+    elif KIND == ops.CODED:
         predictor = coded_predictors(base, channels, plane, w, length, live)
     else:
         predictor = tl.zeros((1, CHAINS), tl.int32)
 
-    start = tl.zeros((1, CHAINS), tl.int32) if KIND == PALETTE else (top + 1) >> 1
+    start = tl.zeros((1, CHAINS), tl.int32) if KIND == ops.PALETTE else (top + 1) >> 1
     # Each variable needs its own initial value. Triton finds loop-carried variables by comparing handles and does not
     # carry variables that start as the same handle (its change #7200). The interpreter does not show the difference.
-    west = tl.broadcast_to(start, (ROWS, CHAINS))
-    north = tl.broadcast_to(start, (ROWS, CHAINS))
-    north_west = tl.broadcast_to(start, (ROWS, CHAINS))
-    north_east = tl.broadcast_to(start, (ROWS, CHAINS))
-    x = tl.broadcast_to(-SKEW * lane, (ROWS, CHAINS))
-    slot += tl.broadcast_to(lane, (ROWS, CHAINS))
+    west = tl.broadcast_to(start, (ops.ROWS, CHAINS))
+    north = tl.broadcast_to(start, (ops.ROWS, CHAINS))
+    north_west = tl.broadcast_to(start, (ops.ROWS, CHAINS))
+    north_east = tl.broadcast_to(start, (ops.ROWS, CHAINS))
+    x = tl.broadcast_to(-SKEW * lane, (ops.ROWS, CHAINS))
+    slot += tl.broadcast_to(lane, (ops.ROWS, CHAINS))
     # Loads run ahead of their use: the entry of a group by two steps, the bytes of a sample by one.
-    if KIND == PACKED:
+    if KIND == ops.PACKED:
         entry = load_entry(groups, x, columns)
         coming = load_bytes(base, entry, lane, x, length, WIDE)
         next_entry = load_entry(groups, x + 1, columns)
     else:
         coming = load_residual(slot, x, columns)
     for step in range(tl.max(steps)):
-        if KIND == PACKED:
+        if KIND == ops.PACKED:
             given = cut_sample(coming, entry, lane, x, WIDE)
             entry = next_entry
             coming = load_bytes(base, entry, lane, x + 1, length, WIDE)
             next_entry = load_entry(groups, x + 2, columns)
         else:
             given = coming.to(tl.int32) & 0xFFFF
-            coming = load_residual(slot + ROWS, x + 1, columns)
+            coming = load_residual(slot + ops.ROWS, x + 1, columns)
         north_west = north
         if SKEW == 2:
             north = north_east
@@ -93,9 +81,9 @@ def wave_kernel(
         upper = tl.where(first_lane, west, north)
         at_left = x == 0
         left = tl.where(at_left, upper, west)
-        if KIND == PALETTE:
+        if KIND == ops.PALETTE:
             west = tl.where(given == 255, tl.where(left == north_west, upper, left), given)
-        elif KIND == PACKED:
+        elif KIND == ops.PACKED:
             west = (predict_packed(left, upper, north_west, predictor) + given) & top
         else:
             ne = tl.where(at_left | first_lane | (x == w - 1), upper, north_east)
@@ -103,20 +91,20 @@ def wave_kernel(
             west = (predict_coded(left, upper, north_west, ne, chosen) + given) & top
         stored = west.to(tl.int16) if WIDE else west.to(tl.uint8)
         tl.store(slot, stored, mask=in_rows & (step < steps))
-        slot += ROWS
+        slot += ops.ROWS
         x += 1
 
 
 @triton.jit
 def load_residual(slot, x, columns):
     """Load the residual or the exception from the slot."""
-    return tl.load(slot, mask=is_below(x, columns), other=0)
+    return tl.load(slot, mask=ops.is_below(x, columns), other=0)
 
 
 @triton.jit
 def load_entry(groups, x, columns):
     """Load the offset and width of a lane's group; 0 outside of the tile, which is a sample of 0 bits."""
-    return tl.load(groups + (x >> 2), mask=is_below(x, columns), other=0)
+    return tl.load(groups + (x >> 2), mask=ops.is_below(x, columns), other=0)
 
 
 @triton.jit
@@ -151,13 +139,13 @@ def cut_sample(octets, entry, lane, x, WIDE: tl.constexpr):
 @triton.jit
 def raw_byte(base, at, length):
     """Load a byte of a tile without converting it, so that nothing waits for it yet; 0 outside of the tile."""
-    return tl.load(base + at, mask=is_below(at, length), other=0)
+    return tl.load(base + at, mask=ops.is_below(at, length), other=0)
 
 
 @triton.jit
 def packed_predictor(base, channels, plane, length, mask):
     at = 1 + (channels + 3) // 4 + (plane >> 1)
-    return (byte(base, at, length, mask) >> 4 * (plane & 1)) & 15
+    return (ops.byte(base, at, length, mask) >> 4 * (plane & 1)) & 15
 
 
 @triton.jit
@@ -165,9 +153,9 @@ def coded_predictors(base, channels, plane, w, length, mask):
     """The predictors of up to eight strips, four bits each."""
     stored = ((w + 31) // 32 + 1) // 2
     at = 1 + (channels + 3) // 4 + plane * stored
-    found = byte(base, at, length, mask)
+    found = ops.byte(base, at, length, mask)
     for i in tl.static_range(1, 4):
-        found |= byte(base, at + i, length, mask & (i < stored)) << 8 * i
+        found |= ops.byte(base, at + i, length, mask & (i < stored)) << 8 * i
     return found
 
 
@@ -182,17 +170,17 @@ def median_of(w, n, nw):
 def predict_packed(w, n, nw, chosen):
     """Predictors 0 to 2 (spec §5.5), each as the average of two values, which may be equal."""
     median = median_of(w, n, nw)
-    flat = average(w, n)
-    return average(tl.where(chosen == 0, flat, median), tl.where(chosen == 1, median, flat))
+    flat = ops.average(w, n)
+    return ops.average(tl.where(chosen == 0, flat, median), tl.where(chosen == 1, median, flat))
 
 
 @triton.jit
 def predict_coded(w, n, nw, ne, chosen):
     """Predictors 0 to 4 (spec §5.5)."""
     median = median_of(w, n, nw)
-    flat = average(w, tl.where(chosen >= 3, average(n, ne), n))
+    flat = ops.average(w, tl.where(chosen >= 3, ops.average(n, ne), n))
     one = tl.where((chosen == 0) | (chosen == 3), flat, median)
-    return average(one, tl.where(chosen == 1, median, flat))
+    return ops.average(one, tl.where(chosen == 1, median, flat))
 
 
 def run(batch: DeviceBatch, kind: TileKind) -> None:

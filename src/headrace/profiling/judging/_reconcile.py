@@ -64,7 +64,7 @@ def _adjusted_to_loader(stages: RunModel, loader: float, measurements: Measureme
     """Scale the stages to the loader's measured rate, or add what the loader does beyond them."""
     found = measurements.differential
     assert found is not None
-    # Stages count at their best repeat and the loader at its median: the spread of the repeats is not unexplained.
+    # Stages count at their best repeat and the loader at its median, so they may differ by the spread of the repeats.
     if loader * (1 + (found.loader_spread or 0.0)) >= MIN_EXPLAINED * stages.rate:
         return stages.scaled(lambda _: stages.rate / loader)
     return stages.plus(_inferred_loads(stages, loader, found, measurements))

@@ -125,7 +125,7 @@ def _fetch(dataset: Any, seconds: float) -> tuple[list[Any], _CallTimer, _CallTi
     """
     try:
         length = len(dataset)
-        dataset[0]  # opens what it opens once
+        dataset[0]  # opens files, which should not count
     except Exception:  # noqa: BLE001 - a user's dataset may raise anything
         return None
     step = max(1, length // MAX_SAMPLES)

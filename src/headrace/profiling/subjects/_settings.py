@@ -54,7 +54,9 @@ def read_step(step: Callable[[Any], Any] | float | None) -> tuple[Step | None, f
         return step, None
     seconds = float(step)
     if not 0 < seconds < 3600:
-        raise ProfileError(f"step must be a function or a time between 0 and 3600 seconds, as 0.035; got {seconds}")
+        raise ProfileError(
+            f"step must be a function or a time between 0 and 3600 seconds, such as 0.035; got {seconds}"
+        )
     return sleeping_step(seconds), seconds
 
 
