@@ -15,7 +15,7 @@ from headrace.building._destination import BUILDING, Destination, check_destinat
 from headrace.building._feed import feed, shard_samples
 from headrace.building._options import SHARD_BYTES, Conversion, OnError, Pages, describe, make_conversion
 from headrace.building._pipeline import EncodePipeline
-from headrace.building._report import BuildReport, ProgressHook, ProgressMeter
+from headrace.building._report import BuildReport, ProgressHook, ProgressMeter, check_progress
 from headrace.building._workers import ProcessWorkers, ThreadWorkers, Workers
 from headrace.errors import BuildError
 from headrace.records import Dataset
@@ -103,8 +103,7 @@ def build(
     )
     if shard_size < 1:
         raise ValueError(f"shard_size must be at least 1 byte; got {shard_size}")
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function that takes a Progress, or None; got {progress!r}")
+    check_progress(progress)
     n_workers = count_workers(workers)
     folder = Path(dest)
     options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": shard_samples(opened)}

@@ -74,6 +74,12 @@ class Progress:
 ProgressHook: TypeAlias = Callable[[Progress], None]
 
 
+def check_progress(progress: object) -> None:
+    """Raise TypeError unless it can be called; before anything is built."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function that takes a Progress, or None; got {progress!r}")
+
+
 class ProgressMeter:
     """Counts samples and bytes, and calls a hook at most every 0.1 s."""
 

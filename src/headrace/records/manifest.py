@@ -28,6 +28,8 @@ MAX_BYTES = 1 << 26
 MAX_SKIPPED = 1000
 MAX_INDEX_FILES = 64
 """Maximum index files of a version: what opening it costs."""
+MAX_SEARCHED = 1000
+"""Maximum versions to compare with a fingerprint."""
 RELABELED_TYPES = ("int64", "float32", "str")
 ACTIONS = ("add", "drop", "relabel")
 
@@ -197,8 +199,8 @@ class Manifest:
 
     @classmethod
     def find(cls, folder: Path, fingerprint: str) -> Manifest | None:
-        """Return the version of a dataset that has this fingerprint, the newest first; None if there is none."""
-        for number in reversed(version_numbers(folder)):
+        """Return the version of a dataset that has this fingerprint; None if none of the newest 1000 has it."""
+        for number in reversed(version_numbers(folder)[-MAX_SEARCHED:]):
             with contextlib.suppress(CorruptDataset, UnsupportedDataset, OSError):
                 manifest = cls.load(folder, number)
                 if manifest.fingerprint == fingerprint:

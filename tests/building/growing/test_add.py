@@ -149,6 +149,21 @@ def more_images(*keys):
     return [{"image": make_image(1), "label": 0, "__key__": key} for key in keys]
 
 
+def test_an_addition_without_a_good_sample_is_refused(path):
+    bad = [{**make_sample(1), "image": b"not an image", "__key__": "bad"}]
+    with pytest.raises(BuildError, match="none of the samples could be stored"):
+        headrace.add(path, IterableSource(bad, fields=FIELDS), workers=1, on_error="skip")
+    with pytest.raises(BuildError, match="sample 'bad': field 'image'"):
+        headrace.add(path, IterableSource(bad, fields=FIELDS), workers=1)
+    with pytest.raises(TypeError, match="progress must be a function"):
+        headrace.add(path, more([20]), progress=3)
+    mixed = [*bad, {**make_sample(20), "__key__": "20"}]
+    report = headrace.add(path, IterableSource(mixed, fields=FIELDS), workers=1, on_error="skip", resume=False)
+    assert report.changed == 1
+    assert headrace.open(path).manifest.skipped_count == 1
+    check(headrace.open(path), range(21))
+
+
 def test_keys_of_iterables_continue(path):
     headrace.add(path, [make_sample(number) for number in (5, 6)], workers=1)
     headrace.add(path, [make_sample(number) for number in (7,)], workers=1)

@@ -14,7 +14,7 @@ from headrace.building._build import count_workers, encode, open_any, start_work
 from headrace.building._feed import shard_samples
 from headrace.building._options import SHARD_BYTES, OnError, Pages, conversion_like, describe
 from headrace.building._parts import Part
-from headrace.building._report import ProgressHook, ProgressMeter
+from headrace.building._report import ProgressHook, ProgressMeter, check_progress
 from headrace.building.growing._destination import GrowingDestination, growing_folder
 from headrace.building.growing._publish import VersionReport, finish_version, make_report, write_added_rows
 from headrace.building.growing._source import AddedSource, check_new, find_keys, has_labels, join_classes
@@ -77,6 +77,7 @@ def add(
         raise ValueError(f"existing must be 'raise' or 'skip'; got {existing!r}")
     if shard_size < 1:
         raise ValueError(f"shard_size must be at least 1 byte; got {shard_size}")
+    check_progress(progress)
     folder = growing_folder(dataset)
     newest = Manifest.load(folder)
     opened = _open(source, newest, kind, split, mask_suffix)
@@ -154,6 +155,8 @@ def _publish(
         place.finished(base_shard)[0].shard.samples
         for base_shard in range(place.first_shard, place.first_shard + n_shards)
     )
+    if not rows:
+        raise BuildError("none of the samples could be stored, so nothing was added; correct them and add again")
     files = write_added_rows(place, shard_tables(place, n_shards, parts, counts), rows)
     skipped = [{"key": key, "reason": reason} for part in parts for key, reason in part.skipped]
     formats = {

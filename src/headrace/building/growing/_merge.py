@@ -26,7 +26,7 @@ from headrace.building._assemble import Provenance, assemble, report_finished, w
 from headrace.building._destination import Destination, check_destination, refuse_finished
 from headrace.building._options import MAX_SHARD_SAMPLES, SHARD_BYTES
 from headrace.building._parts import Part
-from headrace.building._report import BuildReport, ProgressHook, ProgressMeter
+from headrace.building._report import BuildReport, ProgressHook, ProgressMeter, check_progress
 from headrace.building.growing._source import has_labels, join_classes
 from headrace.errors import BuildError, CorruptDataset
 from headrace.records import Dataset
@@ -65,6 +65,7 @@ def merge(
         BuildError: The datasets do not match, or the merge cannot continue.
 
     """
+    check_progress(progress)
     start = time.perf_counter()
     paths = [datasets] if isinstance(datasets, str | PathLike) else list(datasets)
     if not paths:
