@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,8 @@ from tests.building.pictures import tree
 
 import headrace
 from headrace.errors import BuildError, CorruptDataset
-from headrace.records.index.changes import ChangedValues, DroppedRows
+from headrace.records.index.changes import ChangedValues, DroppedRows, change_schema
+from headrace.records.index.writing import write_table_file
 
 
 @pytest.fixture
@@ -138,6 +141,26 @@ def test_damaged_changes_are_errors(path):
                 _ = headrace.open(path)[0]
         name.write_bytes(content)
     assert headrace.open(path).verify().ok
+
+
+@pytest.mark.parametrize("rows", [[0, -(1 << 63)], [5, 4], [5, 5], [-1, 3], [3, 20], [3, (1 << 63) - 1, -5]])
+def test_rows_that_do_not_ascend_or_exist_are_refused(path, rows):
+    """Differences of 64-bit numbers wrap, so rows are compared one by one."""
+    headrace.relabel(path, list(range(len(rows))), 1)
+    name = path / "changes/000002.arrow"
+    table = pa.table([pa.array(rows, pa.int64()), pa.array([1] * len(rows), pa.int64())], schema=change_schema_of(path))
+    forged = write_table_file(name, table.schema, [table])
+    manifest = headrace.open(path).manifest
+    forged = replace(manifest, relabeled={"label": replace(forged, number=2)})
+    (path / manifest.file).write_bytes(forged.to_bytes())
+    with pytest.raises(CorruptDataset, match="ascend strictly and be less than 20"):
+        _ = headrace.open(path).targets
+    assert "ascend strictly" in str(headrace.open(path).verify().problems[0])
+
+
+def change_schema_of(path):
+    field = next(field for field in headrace.open(path).manifest.fields if field.name == "label")
+    return change_schema(field)
 
 
 def test_the_log_lists_all_versions(path):

@@ -150,7 +150,7 @@ def _read(folder: Path, manifest: Manifest, file: IndexFile, field: Field | None
     batches = [content.record_batch(number, validate=True) for number in range(len(file.batches))]
     table = pa.Table.from_batches(batches, schema=change_schema(field))
     rows = to_numpy(table.column(0))
-    if len(rows) and (rows[0] < 0 or rows[-1] >= manifest.rows or (np.diff(rows) <= 0).any()):
+    if len(rows) and (rows[0] < 0 or rows[-1] >= manifest.rows or (rows[1:] <= rows[:-1]).any()):
         raise CorruptDataset(
             f"{path}: its rows must ascend strictly and be less than {manifest.rows}; restore the file"
         )
