@@ -8,7 +8,6 @@ merge is a build whose units are shards: it resumes as one (spec/dataset.md §7)
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,16 +26,12 @@ from headrace.building._destination import Destination, check_destination, refus
 from headrace.building._options import MAX_SHARD_SAMPLES, SHARD_BYTES
 from headrace.building._parts import Part
 from headrace.building._report import BuildReport, ProgressHook, ProgressMeter, check_progress
+from headrace.building.growing._pieces import ShardPiece, changed_rows, copy_images, live_rows
 from headrace.building.growing._source import has_labels, join_classes
-from headrace.errors import BuildError, CorruptDataset
+from headrace.errors import BuildError
 from headrace.records import Dataset
-from headrace.records.arrays import from_numpy, to_numpy
-from headrace.records.checksum import crc32c
-from headrace.records.index.reading import Index
-from headrace.records.layout import aligned
-from headrace.records.manifest import Manifest, Shard, shard_name
-from headrace.records.schema import Field, arrow_schema
-from headrace.records.shards import ShardFiles
+from headrace.records.manifest import Manifest, Shard
+from headrace.records.schema import arrow_schema
 from headrace.records.versions import FIRST
 
 
@@ -103,30 +98,10 @@ def merge(
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """One shard of a source."""
-
-    dataset: Dataset
-    number: int
-    first_row: int
-    """The first of its stored rows."""
-    labels: npt.NDArray[np.int64] | None
-    """The new number of each class; None keeps them."""
-
-    @property
-    def shard(self) -> Shard:
-        return self.dataset.manifest.shards[self.number]
-
-    @property
-    def samples(self) -> int:
-        return self.shard.samples - self.shard.dropped
-
-
-@dataclass(frozen=True, slots=True)
 class _Unit:
     """Shards of the sources that become one shard."""
 
-    pieces: list[_Piece]
+    pieces: list[ShardPiece]
 
     @property
     def samples(self) -> int:
@@ -147,7 +122,7 @@ def _units(parts: Sequence[Dataset], labels: Sequence[npt.NDArray[np.int64] | No
     units: list[_Unit] = []
     for part, numbers in zip(parts, labels, strict=True):
         for number, first_row in _live_shards(part):
-            piece = _Piece(part, number, first_row, numbers)
+            piece = ShardPiece(part, number, first_row, numbers)
             last = units[-1] if units else None
             if (
                 last is not None
@@ -219,109 +194,13 @@ def _copy(unit: _Unit, place: Destination, number: int, meter: ProgressMeter) ->
     sink, end = pa.BufferOutputStream(), 0
     with pa.ipc.new_stream(sink, arrow_schema(unit.pieces[0].dataset.manifest.fields)) as writer:
         for piece in unit.pieces:
-            rows = _rows(piece)
-            offsets, end = _copy_images(piece, rows, path, end)
-            writer.write_table(_changed_rows(rows, piece, number, offsets))
+            rows = live_rows(piece)
+            offsets, end = copy_images(piece, rows, path, end)
+            writer.write_table(changed_rows(rows, piece, number, offsets))
             meter.count(piece.samples, piece.shard.n_bytes, piece.shard.n_bytes)
     part = Part(Shard(0, "", 0), unit.digest, "", unit.samples, unit.n_bytes, ())
     place.finish(number, part, end, [bytes(memoryview(sink.getvalue()))])
     return False
-
-
-def _rows(piece: _Piece) -> pa.Table:
-    dataset = piece.dataset
-    index = Index(dataset.path, dataset.manifest)
-    rows = index.samples_between(piece.first_row, piece.first_row + piece.shard.samples)
-    if rows.num_rows != piece.samples:
-        raise CorruptDataset(
-            f"{dataset.address}: shard {piece.number} must have {piece.samples} samples that are not dropped; the "
-            f"index has {rows.num_rows}: `headrace verify` lists all damage"
-        )
-    return rows
-
-
-def _slots(fields: tuple[Field, ...]) -> list[str]:
-    """Return the first part of the names of the columns of each rendition, in the order of shards."""
-    return [f"{field.name}.{rendition}" for field in fields for rendition in range(field.renditions)]
-
-
-def _copy_images(piece: _Piece, rows: pa.Table, path: Path, end: int) -> tuple[npt.NDArray[np.uint64], int]:
-    """Copy the images of these rows to offset `end`; return their offsets [rows, renditions], and the new end."""
-    dataset, manifest = piece.dataset, piece.dataset.manifest
-    shards = ShardFiles(dataset.path, manifest.shards, manifest.check_current)
-    align, slots = manifest.align, _slots(manifest.fields)
-    empty = np.zeros((rows.num_rows, 0), np.uint64)
-    columns = {
-        part: np.stack([to_numpy(rows.column(f"{slot}.{part}")).astype(np.uint64) for slot in slots], 1)
-        if slots
-        else empty
-        for part in ("shard", "offset", "length", "checksum")
-    }
-    places = np.zeros(columns["offset"].shape, np.uint64)
-    handle = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
-        for row, slot in np.ndindex(*places.shape):
-            shard, offset, length, checksum = (int(columns[part][row, slot]) for part in columns)
-            found, written = 0, end
-            for block in shards.blocks(shard, offset, length):
-                found = crc32c(block, found)
-                written += _write(handle, block, written)
-            if found != checksum:
-                raise CorruptDataset(
-                    f"sample {rows.column('key')[row].as_py()!r} at offset {offset} of "
-                    f"{dataset.path / shard_name(shard)}: the bytes do not have their checksum; restore the file, "
-                    f"or drop the sample"
-                )
-            places[row, slot] = end
-            end += aligned(length, align)
-    finally:
-        os.close(handle)
-    return places, end
-
-
-def _write(handle: int, block: memoryview, offset: int) -> int:
-    done = 0
-    while done < len(block):
-        done += os.pwrite(handle, block[done:], offset + done)
-    return done
-
-
-def _changed_rows(rows: pa.Table, piece: _Piece, shard: int, offsets: npt.NDArray[np.uint64]) -> pa.Table:
-    """Return rows with their new shard, offsets and labels."""
-    fields, labels = piece.dataset.manifest.fields, piece.labels
-
-    def put(name: str, array: pa.Array) -> None:
-        nonlocal rows
-        at = rows.schema.get_field_index(name)
-        rows = rows.set_column(at, rows.schema.field(at), array)
-
-    for number, slot in enumerate(_slots(fields)):
-        put(f"{slot}.shard", from_numpy(np.full(rows.num_rows, shard, np.uint32), pa.uint32()))
-        put(f"{slot}.offset", from_numpy(np.ascontiguousarray(offsets[:, number]), pa.uint64()))
-    if labels is None:
-        return rows
-    for field in fields:
-        if (field.name, field.type) == ("label", "int64"):
-            put(field.name, from_numpy(_mapped(to_numpy(rows.column(field.name)), labels), pa.int64()))
-        elif field.type == "boxes":
-            name = f"{field.name}.labels"
-            lists = rows.column(name).combine_chunks()
-            lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
-            values = from_numpy(_mapped(to_numpy(lists.flatten()), labels), pa.int64())
-            starts = to_numpy(lists.offsets)
-            put(
-                name, pa.LargeListArray.from_arrays(from_numpy(starts - starts[0], pa.int64()), values, type=lists.type)
-            )
-    return rows
-
-
-def _mapped(numbers: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(labels):
-        raise BuildError(
-            f"labels must be in [0, {len(labels)}), the number of classes; found {numbers.min()} to {numbers.max()}"
-        )
-    mapped: npt.NDArray[Any] = labels[numbers]
-    return mapped
 
 
 def _finished_before(place: Destination, options: Mapping[str, Any]) -> BuildReport:
