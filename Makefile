@@ -46,7 +46,7 @@ $(VENV)/.built: $(VENV)/.installed $(BUILT_FROM)
 # Tests that measure this machine run after the others. Status 5 means that ARGS selected none of them.
 TESTS := not slow and not gpu and not compiled
 
-test: setup $(VENV)/.torch  ## Run the tests; ARGS are passed to pytest
+test: setup $(VENV)/.torch $(VENV)/.trainers  ## Run the tests; ARGS are passed to pytest
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile -m "$(TESTS) and not alone" $(ARGS) || test $$? -eq 5
 	$(BIN)/python -m pytest -m "$(TESTS) and alone" $(ARGS) || test $$? -eq 5
 
@@ -91,10 +91,16 @@ $(VENV)/.torch: pyproject.toml | $(VENV)/.packages
 	$(BIN)/python -m pip install --quiet --group torch
 	touch $@
 
+# The libraries of trainers that tests/integrations runs: 20 s and 720 MB.
+$(VENV)/.trainers: pyproject.toml | $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet --group trainers
+	$(BIN)/python -m pip install --quiet --no-deps --group timm
+	touch $@
+
 arm: setup  ## Compare the ARM target with the portable one under qemu, if it is installed
 	cpp/tests/arm.sh
 
-fuzz: setup  ## Fuzz codec, engine, datasets and exchange under ASan and UBSan, for SECONDS=180 and RUNS=0 forged datasets
+fuzz: setup  ## Fuzz codec, transforms, engine, datasets and exchange under ASan and UBSan, for SECONDS=180 and RUNS=0 forged datasets
 	cpp/fuzz/run.sh $(or $(SECONDS),180) $(or $(RUNS),0)
 
 tsan: setup  ## Stress the loading engine under ThreadSanitizer, for SECONDS=60

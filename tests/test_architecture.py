@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "headrace"
 # Imports point downwards, or sideways where no ring comes of it.
 LAYERS = (
     {"cli", "__main__"},
+    {"integrations"},
     {"building", "offload", "planning", "profiling"},
     {"measuring"},
     {"loader"},
@@ -26,6 +27,7 @@ LAYERS = (
 )
 CORE_USERS = {"codec", "formats", "kernels", "loader", "offload", "records", "transforms"}
 FRAMEWORK_USERS = {
+    "accelerate": {"integrations"},
     "torch": {"kernels", "loader", "storage"},
     "triton": {"kernels"},
     "ray": {"building", "offload"},

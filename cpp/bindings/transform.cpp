@@ -6,6 +6,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "errors.h"
 #include "gil.h"
 #include "loading/image_rows.h"
+#include "transform/warp/field.h"
 
 namespace headrace::bindings {
 namespace {
@@ -37,6 +39,7 @@ constexpr std::pair<std::string_view, OpKind> kOps[] = {
     {"affine", OpKind::affine},
     {"affine_level", OpKind::affine_level},
     {"perspective", OpKind::perspective},
+    {"elastic", OpKind::elastic},
     {"invert", OpKind::invert},
     {"posterize", OpKind::posterize},
     {"solarize", OpKind::solarize},
@@ -141,17 +144,47 @@ nb::dict axis_dict(const Axis& axis) {
   return d;
 }
 
+nb::tuple matrix_tuple(const std::array<double, 9>& m) {
+  return nb::make_tuple(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]);
+}
+
+nb::list gate_list(const Warp& warp, std::uint32_t begin, std::uint32_t end) {
+  nb::list gates;
+  for (std::uint32_t k = begin; k < end; ++k)
+    gates.append(nb::make_tuple(warp.gates[k][0], warp.gates[k][1], warp.gates[k][2]));
+  return gates;
+}
+
+// None, or the nodes of an elastic deformation, float32 [2, rows, columns], and where moved positions lead.
+nb::object elastic_dict(const Warp& warp) {
+  if (!warp.elastic.bends) return nb::none();
+  const DecoderLease thread;
+  Field field;
+  if (const Status s = make_field(warp.elastic, thread->workspace.field, field); !s) raise_status(s);
+  nb::object nodes =
+      nb::module_::import_("numpy").attr("empty")(nb::make_tuple(2, field.rows, field.columns), "float32");
+  Buffer target;
+  if (!target.acquire(nodes, PyBUF_WRITABLE)) throw nb::python_error();
+  const std::size_t plane = std::size_t{field.rows} * field.columns;
+  for (std::size_t k = 0; k < 2; ++k)
+    std::copy_n(field.nodes[k], plane, static_cast<float*>(target.view().buf) + k * plane);
+  nb::dict d;
+  d["map"] = matrix_tuple(warp.elastic.map);
+  d["gates"] = gate_list(warp, 0, warp.elastic.gate_count);
+  d["nodes"] = nodes;
+  d["size"] = nb::make_tuple(warp.elastic.width, warp.elastic.height);
+  d["spacing"] = nb::make_tuple(field_spacing(warp.elastic.sigma[0]), field_spacing(warp.elastic.sigma[1]));
+  return d;
+}
+
 // None, or how positions of the canvas lead to the cut input, and the lines that bound what is shown.
 nb::object warp_dict(const Pass& pass) {
   if (!pass.warps) return nb::none();
   nb::dict d;
-  d["map"] = nb::make_tuple(pass.warp.map[0], pass.warp.map[1], pass.warp.map[2], pass.warp.map[3], pass.warp.map[4],
-                            pass.warp.map[5], pass.warp.map[6], pass.warp.map[7], pass.warp.map[8]);
-  nb::list gates;
-  for (std::uint32_t k = 0; k < pass.warp.gate_count; ++k)
-    gates.append(nb::make_tuple(pass.warp.gates[k][0], pass.warp.gates[k][1], pass.warp.gates[k][2]));
-  d["gates"] = gates;
+  d["map"] = matrix_tuple(pass.warp.map);
+  d["gates"] = gate_list(pass.warp, pass.warp.elastic.gate_count, pass.warp.gate_count);
   d["fill"] = nb::make_tuple(pass.warp.fill[0], pass.warp.fill[1], pass.warp.fill[2]);
+  d["elastic"] = elastic_dict(pass.warp);
   return d;
 }
 

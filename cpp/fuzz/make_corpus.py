@@ -84,9 +84,9 @@ def recipes() -> Iterator[tuple[str, bytes]]:
             yield f"recipe-{content}-{flags}", with_trailer(b"PICT" + body, AS_IS)
 
 
-def streams() -> Iterator[tuple[str, bytes]]:
-    """Choices for loading.cpp, which takes any bytes; short ones are continued from their checksum."""
-    rng = np.random.default_rng(2)
+def streams(seed: int) -> Iterator[tuple[str, bytes]]:
+    """Choices for loading.cpp and transforms.cpp: any bytes; short streams are continued from their checksum."""
+    rng = np.random.default_rng(seed)
     for n in range(48):
         yield f"stream-{n:02}", rng.bytes(int(rng.integers(1, 160)))
 
@@ -108,7 +108,8 @@ def main() -> None:
     tasks = {
         "decode": (vectors(), encoded()),
         "round_trip": (recipes(),),
-        "loading": (streams(),),
+        "loading": (streams(2),),
+        "transforms": (streams(4),),
         "png": (pngs(),),
     }
     for task, sources in tasks.items():

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes the codec, the PNG decoder, the loading engine, datasets and exchange folders under ASan and UBSan:
+# Fuzzes the codec, the PNG decoder, transforms, the loading engine, datasets and exchange folders under ASan and UBSan:
 #   cpp/fuzz/run.sh [seconds [runs]]
 # `seconds` are shared among the tasks. `runs` is how many forged datasets there are at least, whatever the time: 96 % of them as
 # index rows for the engine (loading.cpp), the others as files on disk (tests/adversarial/fuzz.py).
@@ -95,7 +95,8 @@ fuzz_datasets() {
 }
 
 fuzz decode headrace_fuzz $((seconds * 2 / 10)) 0
-fuzz png headrace_fuzz_png $((seconds * 2 / 10)) 0
+fuzz png headrace_fuzz_png $((seconds / 10)) 0
+fuzz transforms headrace_fuzz_transforms $((seconds / 10)) 0
 fuzz round_trip headrace_fuzz $((seconds / 10)) 0
 fuzz loading headrace_fuzz_loading $((seconds * 2 / 10)) $((runs * 96 / 100))
 fuzz_datasets $((seconds * 3 / 10)) $((runs * 4 / 100))

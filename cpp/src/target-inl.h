@@ -15,6 +15,7 @@
 #include "transform/photometric/rows-inl.h"
 #include "transform/color-inl.h"
 #include "transform/noise-inl.h"
+#include "transform/warp/bend-inl.h"
 #include "transform/warp/warp-inl.h"
 
 inline const Kernels kKernels = {

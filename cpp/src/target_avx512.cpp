@@ -26,6 +26,7 @@ namespace plain {
 }
 #include "simd/avx2_pixels.h"
 #include "simd/avx2_turns.h"
+#include "simd/avx2_noise.h"
 #include "target-inl.h"
 }  // namespace avx512
 

@@ -23,6 +23,7 @@ namespace neon {
 #include "simd/neon_bits.h"
 #include "simd/neon_encode.h"
 #include "simd/plain_pixels.h"
+#include "simd/plain_noise.h"
 #include "target-inl.h"
 }  // namespace neon
 

@@ -18,6 +18,7 @@ namespace scalar {
 #include "simd/scalar.h"
 #include "simd/scalar_encode.h"
 #include "simd/plain_pixels.h"
+#include "simd/plain_noise.h"
 #include "target-inl.h"
 }  // namespace scalar
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "pixels.h"
+#include "transform/workspace.h"
 
 namespace headrace::tests {
 namespace {
@@ -16,6 +17,9 @@ Op random_warp(Random& random) {
   const double filter = filters[random.below(3)], fill = pack_fill({7, -3, 300});
   const double angle = random.below(3) == 0 ? 0 : between(-180, 180), x = between(-0.6, 0.6), y = between(-0.6, 0.6),
                scale = std::exp(between(-1.5, 1.5)), shear = random.below(2) == 0 ? 0 : between(-40, 40);
+  if (random.below(4) == 0)
+    return {OpKind::elastic,
+            {between(0, 90), between(0, 90), std::exp(between(0, 2.5)), std::exp(between(0, 2.5)), filter, fill}};
   if (random.below(3) == 0) return {OpKind::perspective, {1, between(0, 1), filter, fill}};
   return {OpKind::affine, {angle, angle, x, x, y, y, scale, scale, shear, shear, 0, 0, filter, fill, 0, 0}};
 }
@@ -25,18 +29,45 @@ double cubic(double t) {
   return t < 1 ? (t - 2) * t * t + 1 : t < 2 ? ((5 - t) * t - 8) * t + 4 : 0;
 }
 
+double basis(double t) {
+  t = std::fabs(t);
+  return t < 1 ? 2.0 / 3 - t * t + t * t * t / 2 : t < 2 ? (2 - t) * (2 - t) * (2 - t) / 6 : 0;
+}
+
+// The displacement at (x, y), as a sum over the nodes around it.
+double displacement(const Field& field, std::size_t direction, double x, double y) {
+  const double column = std::clamp(x, 0.0, field.size[0]) * field.per_pixel[0] + 1,
+               row = std::clamp(y, 0.0, field.size[1]) * field.per_pixel[1] + 1;
+  double sum = 0;
+  const auto top = static_cast<std::uint32_t>(row - 1), left = static_cast<std::uint32_t>(column - 1);
+  for (std::uint32_t r = top; r < std::min(top + 5, field.rows); ++r)
+    for (std::uint32_t k = left; k < std::min(left + 5, field.columns); ++k)
+      sum += field.nodes[direction][std::size_t{r} * field.columns + k] * basis(row - r) * basis(column - k);
+  return sum;
+}
+
 // One channel of the canvas pixel whose center is (x, y); NaN where its place is too close to an edge to be sure.
-double plain_pixel(const Image& image, const Pass& pass, double x, double y, std::uint32_t c) {
+double plain_pixel(const Image& image, const Pass& pass, const Field& field, double x, double y, std::uint32_t c) {
   const Warp& warp = pass.warp;
   const auto& m = warp.map;
   const double w = m[6] * x + m[7] * y + m[8];
-  const double u = (m[0] * x + m[1] * y + m[2]) / w, v = (m[3] * x + m[4] * y + m[5]) / w;
+  double u = (m[0] * x + m[1] * y + m[2]) / w, v = (m[3] * x + m[4] * y + m[5]) / w;
   const double width = pass.columns.size, height = pass.rows.size;
+  double at_x = u, at_y = v;
+  if (warp.elastic.bends) {
+    at_x = u + displacement(field, 0, u, v);
+    at_y = v + displacement(field, 1, u, v);
+    const auto& inner = warp.elastic.map;
+    u = inner[0] * at_x + inner[1] * at_y + inner[2];
+    v = inner[3] * at_x + inner[4] * at_y + inner[5];
+  }
   double margin = std::min({u, width - u, v, height - v});
   bool shown = w > 0 && margin >= 0;
   margin = std::fabs(margin);
   for (std::uint32_t k = 0; k < warp.gate_count; ++k) {
-    const double side = warp.gates[k][0] * x + warp.gates[k][1] * y + warp.gates[k][2];
+    const bool moved = k < warp.elastic.gate_count;
+    const double side =
+        warp.gates[k][0] * (moved ? at_x : x) + warp.gates[k][1] * (moved ? at_y : y) + warp.gates[k][2];
     shown = shown && side >= 0;
     margin = std::min(margin, std::fabs(side));
   }
@@ -64,12 +95,13 @@ double plain_pixel(const Image& image, const Pass& pass, double x, double y, std
 }
 
 bool shrinks(const Pass& pass) {
-  const auto& m = pass.warp.map;
+  const Matrix m = undeformed_map(pass.warp);
   return m[6] != 0 || m[7] != 0 || std::fabs(m[0] * m[4] - m[1] * m[3]) > 1;
 }
 
-Guarded warped(const Image& image, const Pass& pass) {
-  const Region region = warped_region(pass);
+Guarded warped(const Image& image, const Pass& pass, Workspace& workspace, Field& field) {
+  if (pass.warp.elastic.bends && !make_field(pass.warp.elastic, workspace.field, field)) std::abort();
+  const Region region = warped_region(pass, field);
   const std::size_t row = region.width * image.pixel_bytes();
   std::vector<std::uint8_t> part(row * region.height + kWarpOverread);
   for (std::uint32_t y = 0; y < region.height; ++y)
@@ -78,20 +110,20 @@ Guarded warped(const Image& image, const Pass& pass) {
   const std::uint32_t height = pass.rows.canvas, width = pass.columns.canvas;
   Guarded out(std::size_t{height} * width * image.pixel_bytes());
   const auto stride = static_cast<std::ptrdiff_t>(width * image.pixel_bytes());
-  warp_picture(pass, pass.filter, region,
+  warp_picture(pass, field, pass.filter, region,
                {part.data(), static_cast<std::ptrdiff_t>(row), region.height, region.width, type_of(image.kind)},
                {out.first(), stride, height, width, type_of(image.kind)});
   return out;
 }
 
-void check_pixels_of(const Image& image, const Pass& pass, const Guarded& out, const std::string& what,
-                     Checks& checks) {
+void check_pixels_of(const Image& image, const Pass& pass, const Field& field, const Guarded& out,
+                     const std::string& what, Checks& checks) {
   if (shrinks(pass) && pass.filter != Filter::nearest) return;
   double worst = 0;
   for (std::uint32_t y = 0; y < pass.rows.canvas; ++y)
     for (std::uint32_t x = 0; x < pass.columns.canvas; ++x)
       for (std::uint32_t c = 0; c < image.kind.channels; ++c) {
-        const double expected = plain_pixel(image, pass, x + 0.5, y + 0.5, c);
+        const double expected = plain_pixel(image, pass, field, x + 0.5, y + 0.5, c);
         const std::uint8_t* const at =
             out.first() + (std::size_t{y} * pass.columns.canvas + x) * image.pixel_bytes() + c * image.kind.depth / 8;
         if (!std::isnan(expected)) worst = std::max(worst, std::fabs(sample_at(at, image.kind) - expected));
@@ -104,6 +136,8 @@ void check_pixels_of(const Image& image, const Pass& pass, const Guarded& out, c
 
 void check_warps(std::uint64_t seed, unsigned cases, Checks& checks, Digest& digest) {
   Random random(seed);
+  Workspace workspace;
+  Field field;
   for (unsigned k = 0; k < cases; ++k) {
     const std::uint32_t height = 1 + random.below(60), width = 1 + random.below(60);
     const Image image = random_image(height, width, random_kind(random), random);
@@ -118,13 +152,13 @@ void check_warps(std::uint64_t seed, unsigned cases, Checks& checks, Digest& dig
     if (!checks.expect(check_ops(ops) && make_program(ops, height, width, {seed, 0, k, 0}, program), what)) continue;
     if (!program.passes[0].warps) continue;
     use_target("scalar");
-    const Guarded expected = warped(image, program.passes[0]);
+    const Guarded expected = warped(image, program.passes[0], workspace, field);
     expected.add_to(digest);
     checks.expect(expected.intact(), what + " writes beside its canvas");
-    check_pixels_of(image, program.passes[0], expected, what, checks);
+    check_pixels_of(image, program.passes[0], field, expected, what, checks);
     for (const char* const target : targets()) {
       use_target(target);
-      checks.expect(warped(image, program.passes[0]) == expected, what + ": " + target + " differs");
+      checks.expect(warped(image, program.passes[0], workspace, field) == expected, what + ": " + target + " differs");
     }
   }
 }

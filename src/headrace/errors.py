@@ -72,6 +72,10 @@ class PlanMismatch(LoaderError, ValueError):
     """A dataset does not have the fields, formats or renditions of the loader's plan; it was built with another."""
 
 
+class StoreError(HeadraceError, OSError):
+    """An object store cannot be reached, refuses access, or returns something else than the dataset contains."""
+
+
 class ExchangeError(HeadraceError, OSError):
     """The folder through which host and offload worker exchange batches cannot be used."""
 

@@ -24,7 +24,7 @@ from tests.adversarial.fuzz_forgeries import EDGES, hex_sum, mutate, mutate_json
 
 import headrace
 from headrace.errors import BadPreparedBatch, ExchangeError
-from headrace.offload import BatchName, HostExchange, Stretch
+from headrace.offload.exchange import BatchName, HostExchange, Stretch
 from headrace.offload.worker import OffloadWorker
 
 KINDS = ("near", "host")

@@ -14,7 +14,7 @@ import typer
 
 import headrace
 from headrace.cli.offload import _line, parse_ranks
-from headrace.offload import HostExchange, Stretch
+from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.worker import OffloadWorker, WorkerProgress
 
 
@@ -43,7 +43,7 @@ def test_it_serves_a_loader_and_leaves_with_it(run, dataset, monkeypatch):
     assert ran.code == 0
     assert ran.err.splitlines()[0] == "serving rank 0 of run run: batches of 2 samples"
     assert "serving 1 rank: prepared 1 batch, 8.19 kB" in ran.err
-    assert "finished rank 0 of run run: prepared 1 batch, 0.00819 MB" in ran.err
+    assert "finished rank 0 of run run: prepared 1 batch, 8.19 kB" in ran.err
     assert ran.err.splitlines()[-1] == "ended: prepared 1 batch, 8.19 kB"
     assert list(Path("exchange").iterdir()) == []
 

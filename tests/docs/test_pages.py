@@ -25,6 +25,7 @@ HOW_TOS = sorted((DOCS / "how-to").glob("*.md"))
 # A thread of PyTorch's gloo may abort a process that is ending, without Headrace too; such a run is repeated once.
 GLOO_ABORT = "terminate called without an active exception"
 COMMANDS = {"headrace": "headrace", "torchrun": "torch.distributed.run"}
+NEED = {"jax": ("flax", "jax", "optax", "orbax"), "trainers": ("accelerate", "lightning", "transformers")}
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
@@ -65,6 +66,9 @@ def a_users_environment(path_with_commands):
 def test_the_code_of_a_page_runs(page, tmp_path, a_users_environment):
     if page in HOW_TOS and importlib.util.find_spec("torch") is None:
         pytest.skip("how-tos are for users of PyTorch, which is not installed")
+    missing = [library for library in NEED.get(page.stem, ()) if importlib.util.find_spec(library) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: pip install --group trainers")
     for attempt in ("first", "second"):
         folder = tmp_path / attempt
         folder.mkdir()

@@ -63,3 +63,31 @@ def test_simclr(dataset):
 
     assert len(made) == 3
     assert all(view.shape == (8, 3, 32, 32) and 0 <= view.min() <= view.max() <= 1 for pair in made for view in pair)
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    """Images of 16 bits in which each class of the mask has levels of its own."""
+    folder = tmp_path_factory.mktemp("scans")
+    for number in range(16):
+        y, x = np.mgrid[:70, : 80 + number]
+        mask = ((x // 20 + y // 25) % 3).astype(np.uint8)
+        for name, pixels in (("images", mask.astype(np.uint16) * 20000 + 1000), ("masks", mask)):
+            path = folder / "in" / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+    headrace.build(folder / "in", folder / "scans.hr")
+    return str(folder / "scans.hr")
+
+
+def test_nnunet(scans):
+    """Masks go where their scans go: apart from blur and noise, the levels are those of the class."""
+    made = list(example("recipe_nnunet")["patches"](scans, batch_size=8, size=48))
+
+    assert len(made) == 2
+    for image, mask in made:
+        assert image.shape == (8, 1, 48, 48)
+        assert image.dtype == torch.float32
+        assert set(mask.unique().tolist()) <= {0, 1, 2, 255}
+        means = [image[:, 0][mask == k].mean().item() for k in range(3)]
+        assert means[0] + 0.5 < means[1] < means[2] - 0.5

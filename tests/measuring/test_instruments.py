@@ -14,6 +14,7 @@ from tests.profiling.bottlenecks import write_dataset, write_folder
 
 from headrace.measuring import (
     EnergyCounter,
+    FileRange,
     NoiseMonitor,
     ResourceUse,
     _cold,
@@ -80,7 +81,7 @@ def test_evicted_files_are_cold(tmp_path):
         pytest.skip("the file system keeps files in memory")
 
     assert share == 0
-    assert _cold.read_file(str(path), 5, 7) == path.read_bytes()[5:12]
+    assert FileRange(str(path), 5, 7).read() == path.read_bytes()[5:12]
 
 
 def test_direct_reads_return_the_requested_bytes(tmp_path):
@@ -183,7 +184,7 @@ def test_without_counters_there_is_no_source(tmp_path, monkeypatch):
 
 
 def test_storage_is_read_at_least_once(folder, tmp_path):
-    rate = measure_storage(sorted(folder.rglob("*.png")), request_bytes=8192, queue_depth=3, seconds=0.2)
+    rate = measure_storage(sorted(folder.rglob("*.png")), request_bytes=8192, seconds=0.2)
 
     assert rate.bytes_per_second > 0
     with pytest.raises(ValueError, match="4 KiB or more"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near workers and hosts for tests: in threads of this process, and what to wait for."""
+"""Offload workers and hosts for tests, in threads of this process, and functions that wait for them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 import headrace
-from headrace.offload import BatchName, HostExchange, Stretch
+from headrace.offload.exchange import BatchName, HostExchange, Stretch
 from headrace.offload.worker import OffloadWorker
 
 COUNT = 40
 BATCH = 4
 BATCHES = COUNT // BATCH
-# However slow the machine; nobody waits for it unless a test fails.
+# Enough for a slow machine. A test waits this long only if it fails.
 PATIENCE = 20.0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.offload import HostExchange
+from headrace.offload.exchange import HostExchange
 from headrace.offload.exchange._batch_file import BatchFile
 from headrace.offload.exchange._batch_header import CHECKSUM_PLACE
 from headrace.offload.exchange._documents import HostRequest

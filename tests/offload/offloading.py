@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An offload worker in a thread, loaders that use it come what may, and which batches they gave."""
+"""Offload workers in a thread or a process for tests of loaders, and which batches the loaders gave."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ EPOCHS = 4
 
 @dataclass(frozen=True)
 class EagerWrr(Wrr):
-    """One that is never off: on a machine this fast a small dataset has nothing to gain."""
+    """A `wrr` that is never off: with a small dataset there is nothing to gain."""
 
     def why_off(self, times, batches):  # noqa: ARG002
         return None
 
 
 def paced(near: int = 1, of: int = 3, skip: int = 2) -> Paced:
-    """A plan that is given, as nothing else is the same on all machines."""
+    """A given plan, because a measured one differs between machines."""
     return Paced(plans=dict.fromkeys(range(EPOCHS), Pattern(skip, near, of)))
 
 
@@ -89,7 +89,7 @@ def numbers_of(batches: list[Any], plain: list[Any]) -> list[int]:
 
 
 def slot_order(batches: int, pattern: Pattern) -> list[int]:
-    """The order that a pattern means, worked out the plain way."""
+    """The order of a pattern, computed slot by slot."""
     head, tail, order = 0, batches, []
     for slot in range(batches):
         if pattern.is_prepared(slot):
@@ -102,7 +102,7 @@ def slot_order(batches: int, pattern: Pattern) -> list[int]:
 
 
 def left_behind(exchange: Path) -> list[str]:
-    """What lies in an exchange folder; others may be removing it at the same time."""
+    """All names in an exchange folder, while other processes may remove them."""
     return sorted(name for _, folders, files in os.walk(exchange) for name in folders + files)
 
 
@@ -148,14 +148,14 @@ def worker_process(dataset: Path, exchange: Path) -> Iterator[WorkerProcess]:
 
 
 def prepared_files(exchange: Path) -> list[Path]:
-    """The prepared batches that lie in a folder, those that are read last first."""
+    """The prepared batches in a folder, those that are read last first."""
     found = [Path(folder, name) for folder, _, names in os.walk(exchange) for name in names]
     batches = [path for path in found if path.suffix == ".safetensors"]
     return sorted(batches, key=lambda path: [int(part) for part in path.stem.split("-")])
 
 
 def damage(path: Path, kind: str, rng: random.Random) -> None:
-    """Spoil a prepared batch in one of the ways in which files go bad; one that is just being removed stays gone."""
+    """Damage a prepared batch in one of several ways, if it still exists."""
     with contextlib.suppress(OSError):
         content = path.read_bytes()
         if kind == "truncated":

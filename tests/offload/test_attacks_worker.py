@@ -15,7 +15,7 @@ from tests.offload import forged
 from tests.offload.exchanges import files_in, make_loader, name_of, stretch, take, wait_until
 
 from headrace.errors import ExchangeError
-from headrace.offload import HostExchange, Stretch
+from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._batch_file import pack_batch
 from headrace.offload.exchange._documents import NO_WORKER, HostRequest
 from headrace.offload.exchange._files import Refused, open_file, opened_folder, read_small_file
@@ -298,11 +298,11 @@ class TestFiles:
         with pytest.raises(Refused, match="FIFO"):
             open_file(tmp_path / "fifo", os.O_WRONLY)
         assert read_small_file(tmp_path / "file", 7) == b"content"
-        with pytest.raises(Refused, match="at most 6 bytes, and has 7"):
+        with pytest.raises(Refused, match="at most 6 bytes; it has 7"):
             read_small_file(tmp_path / "file", 6)
         os.link(tmp_path / "file", tmp_path / "second")
         assert read_small_file(tmp_path / "file", 7) == b"content"
-        with pytest.raises(Refused, match="one name, and has 2"):
+        with pytest.raises(Refused, match="one name; it has 2"):
             open_file(tmp_path / "file", os.O_WRONLY)
 
     def test_folders_are_not_followed_below_the_exchange(self, tmp_path):

@@ -21,7 +21,7 @@ from tests.offload.exchanges import COUNT, make_loader, name_of, stretch
 
 from headrace import open as open_dataset
 from headrace.errors import BadPreparedBatch
-from headrace.offload import Heartbeat
+from headrace.offload.exchange import Heartbeat
 from headrace.offload.exchange._batch_file import BatchReader, BatchShapes, is_within, pack_batch
 from headrace.offload.exchange._documents import HostRequest
 from headrace.offload.exchange._files import CellReader, pack_cell

@@ -16,7 +16,7 @@ import pytest
 from tests.offload.exchanges import BATCHES, files_in, make_loader, name_of, running, stretch, take, wait_until
 
 from headrace.errors import BadPreparedBatch
-from headrace.offload import HostExchange
+from headrace.offload.exchange import HostExchange
 from headrace.offload.exchange._batch_file import batch_file
 from headrace.offload.exchange._host_heartbeat import HostHeartbeat
 from headrace.offload.exchange._liveness import Process
@@ -218,7 +218,7 @@ class TestFolder:
 class TestHost:
     SCRIPT = """
 import sys, time
-from headrace.offload import HostExchange, Stretch
+from headrace.offload.exchange import HostExchange, Stretch
 import json
 exchange = HostExchange(sys.argv[1], run=sys.argv[3], rank=0, recipe=json.loads(sys.argv[2]))
 exchange.publish_plan(0, {})
@@ -252,7 +252,7 @@ time.sleep(60)
                 wait_until(lambda: [path.name for path in folder.iterdir()] == ["run"])
         assert files_in(folder) == []
 
-    def test_killed_for_good_it_is_swept_by_the_near_worker(self, dataset, folder, loader):
+    def test_the_offload_worker_removes_the_files_of_a_killed_host(self, dataset, folder, loader):
         with running(dataset, folder) as worker:
             with self.process(folder, loader, "run") as other:
                 wait_until(lambda: worker.progress().batches > 2)
@@ -261,7 +261,7 @@ time.sleep(60)
             wait_until(lambda: worker.progress().ranks == 0)
 
     def test_on_another_machine_it_is_dead_when_it_has_been_silent_for_long(self, dataset, folder, loader, monkeypatch):
-        elsewhere = Process("another machine", 1, 1)
+        elsewhere = Process("another machine", os.getpid(), 1)
         monkeypatch.setattr("headrace.offload.exchange._host_heartbeat.this_process", lambda: elsewhere)
         exchange = host(folder, loader)
         exchange.request([stretch()])

@@ -221,7 +221,7 @@ def test_a_forged_batch_is_dropped_reported_and_made_by_the_host(core_path, tmp_
     ):
         iteration = iter(loader)
         # Before the host knows of a worker, it makes batches itself and looks at no file.
-        wait_until(lambda: any("is made by the host" in message for message in caplog.messages))
+        wait_until(lambda: any("the host makes batch" in message for message in caplog.messages))
         got = [copied(batch) for batch in iteration]
         figures = loader.stats().offload
     assert numbers_of(got, plain) == slot_order(BATCHES, strategy.recorded(0))

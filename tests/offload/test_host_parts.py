@@ -17,12 +17,13 @@ from headrace import open as open_dataset
 from headrace.errors import InvalidState, LoaderError
 from headrace.loader import Loader
 from headrace.loader.supply import EpochBatches, EpochPlan, LoaderState, Meters, Order
-from headrace.offload import BatchName, Pattern
+from headrace.offload import Pattern
+from headrace.offload.exchange import BatchName
 from headrace.offload.exchange._batch_file import BatchShape, BatchShapes, SampleShape, name_arrays
 from headrace.offload.host import _pace
-from headrace.offload.host._figures import report_epoch
+from headrace.offload.host._figures import OffloadKnowledge, report_epoch
 from headrace.offload.host._pace import HostPace, PaceMeter
-from headrace.offload.host._schedule import EpochRecord, OffloadKnowledge
+from headrace.offload.host._schedule import EpochRecord
 from headrace.offload.host._supply import wait_limit
 from headrace.offload.worker._rank import BatchMaker
 from headrace.transforms import (
@@ -75,7 +76,7 @@ def test_a_host_that_is_waited_for_sets_its_own_pace(monkeypatch):
     assert pace.step == pytest.approx(0.1)
 
 
-def test_a_host_that_is_not_waited_for_is_known_by_its_work(monkeypatch):
+def test_the_pace_of_a_host_that_is_ahead_follows_from_its_busy_time(monkeypatch):
     pace = measured(Clock(monkeypatch), 400, host=0.1, step=0.4, busy=0.1)
 
     assert pace.host == pytest.approx(0.1, rel=0.01)
@@ -89,7 +90,7 @@ def test_a_host_that_makes_batches_ahead_is_not_taken_to_be_slower(monkeypatch):
     assert pace.host == pytest.approx(0.1)
 
 
-def test_a_pause_of_the_machine_is_nobodys_pace(monkeypatch):
+def test_a_pause_of_the_machine_does_not_change_the_pace(monkeypatch):
     pace = measured(Clock(monkeypatch), 20, host=0.4, step=0.1, busy=0.3, pause_at=7)
 
     assert pace.host == pytest.approx(0.4)
@@ -262,17 +263,17 @@ def test_an_image_above_the_limit_of_pixels_is_left_to_the_host(core_path):
         (
             40,
             HostPace(0.1, 0.02, 0),
-            "prepared 40 of 100 batches; the epoch took 6 s, about 10 s without it (40 % less time)",
+            "prepared 40 of 100 batches; the epoch took 6.00 s, about 10.0 s without it (40 % less time)",
             4,
         ),
         (
             40,
             HostPace(0.02, 0.05, 0),
-            "prepared 40 of 100 batches; the epoch took 6 s, about 6 s without it (0 % less time)",
+            "prepared 40 of 100 batches; the epoch took 6.00 s, about 6.00 s without it (0 % less time)",
             0,
         ),
-        (40, None, "prepared 40 of 100 batches; the epoch took 6 s", None),
-        (0, HostPace(0.1, 0.02, 0.0), "prepared 0 of 100 batches (the trainer: slow); the epoch took 6 s", 0),
+        (40, None, "prepared 40 of 100 batches; the epoch took 6.00 s", None),
+        (0, HostPace(0.1, 0.02, 0.0), "prepared 0 of 100 batches (the trainer: slow); the epoch took 6.00 s", 0),
     ],
 )
 def test_what_an_epoch_gained(prepared, pace, line, gained, caplog):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headrace.offload import BatchName, PreparedBatch, Stretch
+from headrace.offload.exchange import BatchName, PreparedBatch, Stretch
 from headrace.offload.exchange._batch_file import ROWS_TENSOR, BatchShape, SampleShape
 from headrace.offload.host import _reader
 from headrace.offload.host._reader import PreparedBatches

@@ -115,7 +115,7 @@ def test_damaged_batches_are_made_again(core_path, tmp_path, kind):
 
 
 @pytest.mark.parametrize("strategy", ["paced", pytest.param("wrr", marks=pytest.mark.slow)])
-def test_a_near_worker_that_is_killed(core_path, tmp_path, strategy):
+def test_an_offload_worker_that_is_killed(core_path, tmp_path, strategy):
     exchange = tmp_path / "exchange"
     with worker_process(core_path, exchange) as process:
         figures = run_epoch(core_path, exchange, STRATEGIES[strategy], 6, process.kill)
@@ -123,8 +123,8 @@ def test_a_near_worker_that_is_killed(core_path, tmp_path, strategy):
     assert nothing_left(exchange)
 
 
-def test_a_near_worker_that_freezes(core_path, tmp_path):
-    """It is waited for no longer than the bound, given up after two, and leaves nothing when it thaws."""
+def test_an_offload_worker_that_freezes(core_path, tmp_path):
+    """The loader waits no longer than the limit, gives up after two late batches, and no files are left."""
     exchange = tmp_path / "exchange"
     with worker_process(core_path, exchange) as process:
         figures = run_epoch(core_path, exchange, mte(6), 4, lambda: process.signal(signal.SIGSTOP))
@@ -133,8 +133,8 @@ def test_a_near_worker_that_freezes(core_path, tmp_path):
     assert nothing_left(exchange)
 
 
-def test_no_near_worker_at_all(core_path, tmp_path):
-    """Nobody is waited for who never came."""
+def test_no_offload_worker_at_all(core_path, tmp_path):
+    """The loader does not wait for a worker that never started."""
     exchange = tmp_path / "exchange"
     exchange.mkdir()
     for strategy in STRATEGIES.values():
@@ -145,7 +145,7 @@ def test_no_near_worker_at_all(core_path, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["paced", "wrr"])
-def test_the_folder_goes_away(core_path, tmp_path, strategy):
+def test_a_folder_that_disappears(core_path, tmp_path, strategy):
     exchange = tmp_path / "exchange"
 
     def remove():
@@ -228,7 +228,7 @@ with Loader(path, **OPTIONS, offload=Offload(exchange, strategy=paced(2, 5, skip
 """
 
 
-def test_a_host_that_is_killed_goes_on_where_it_was(core_path, tmp_path):
+def test_a_host_that_is_killed_continues_where_it_was(core_path, tmp_path):
     """What its first life has saved and what its second gives is the epoch, in the order of one that was not cut."""
     exchange, state = tmp_path / "exchange", tmp_path / "state.json"
     root = str(Path(__file__).parents[2])

@@ -14,7 +14,7 @@ import pytest
 from tests.offload.exchanges import make_loader, name_of, stretch, wait_until
 from tests.offload.test_attacks_worker import ATTACKS, Scene
 
-from headrace.offload import HostExchange
+from headrace.offload.exchange import HostExchange
 from headrace.offload.worker import StopOnSignals
 
 ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]

@@ -36,15 +36,47 @@ SIMPLE = st.one_of(
     st.builds(transforms.Pad, st.integers(0, 5), padding_mode=st.sampled_from(["constant", "edge", "reflect"])),
     st.builds(transforms.Resize, st.integers(1, 60)),
 )
-LISTS = st.lists(
+SCALES = st.floats(0.2, 3)
+FILTERS = st.sampled_from(["nearest", "bilinear", "bicubic"])
+GEOMETRY = st.one_of(
+    st.builds(transforms.RandomRotation, st.floats(0, 180), FILTERS, expand=st.booleans()),
+    st.builds(
+        transforms.RandomAffine,
+        st.floats(0, 360),
+        st.tuples(st.floats(0, 1), st.floats(0, 1)),
+        SCALES.map(lambda s: (s, 2 * s)),
+        st.floats(0, 80),
+        FILTERS,
+        st.integers(-40000, 70000).filter(lambda level: -32768 <= level <= 65535),
+    ),
+    st.builds(transforms.RandomPerspective, st.floats(0, 1), st.just(1), FILTERS),
+    st.builds(transforms.ElasticTransform, st.floats(0, 2000), st.floats(1, 40), FILTERS),
+    st.builds(transforms.Letterbox, st.integers(1, 90)),
+    st.builds(transforms.ScaleJitter, st.integers(1, 90)),
+    st.builds(transforms.RandomZoomOut, p=st.just(1)),
+    st.builds(transforms.RandomCrop, st.integers(1, 60), pad_if_needed=st.just(True)),
+)
+POLICIES = st.one_of(
+    st.builds(transforms.AutoAugment, st.sampled_from(["imagenet", "cifar10", "svhn"]), FILTERS),
+    st.builds(transforms.RandAugment),
+    st.builds(transforms.TrivialAugmentWide),
+    st.builds(transforms.AugMix),
+    st.just(transforms.TimmAugment("rand-m9-mstd0.5-inc1")),
+)
+STEPS = st.lists(
     st.one_of(
         SIMPLE,
+        GEOMETRY,
         st.builds(transforms.RandomApply, st.lists(SIMPLE, min_size=1, max_size=3)),
         st.builds(transforms.RandomOrder, st.lists(SIMPLE, min_size=1, max_size=3)),
-        st.builds(transforms.OneOf, st.lists(SIMPLE, min_size=1, max_size=3)),
+        st.builds(transforms.OneOf, st.lists(st.one_of(SIMPLE, GEOMETRY), min_size=1, max_size=3)),
     ),
     max_size=5,
 )
+
+
+# A policy has hundreds of operations, of which there may be 512.
+LISTS = st.builds(list.__add__, STEPS, st.lists(POLICIES, max_size=1))
 
 
 @contextmanager

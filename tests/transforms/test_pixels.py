@@ -179,3 +179,12 @@ def test_without_antialias_few_pixels_are_mixed():
     middle = image[1::4, 1::4].astype(int) + image[2::4, 1::4] + image[1::4, 2::4] + image[2::4, 2::4]
     assert distance(found, np.rint(middle / 4)) <= 1
     assert distance(found, resize(image, 16, 16, "bilinear")) > 1
+
+
+def test_gray_with_alpha_is_refused_where_nothing_takes_the_alpha_away():
+    """Decoders do so before; pixels in memory would be read beyond their end."""
+    image = np.zeros((3, 5, 2), np.uint8)
+
+    with pytest.raises(ValueError, match="two channels cannot become RGB"):
+        compile(None, color="RGB").image.apply(image, seed=0, epoch=0, sample=0)
+    assert compile(None, color="keep").image.apply(image, seed=0, epoch=0, sample=0).shape == (2, 3, 5)

@@ -50,6 +50,7 @@ enum class OpKind : std::uint8_t {
                  // y from, to, resampling, fill, center x, y
   affine_level,  // a Movement, the eight numbers of a level, resampling, fill
   perspective,   // probability, distortion, resampling, fill
+  elastic,       // alpha x, y, sigma x, y, resampling, fill
 
   // Pixel values (transform/photometric). A level is eight numbers (transform/level.h).
   invert,            // probability
@@ -169,15 +170,28 @@ enum class PassInput : std::uint8_t {
 
 inline constexpr std::size_t kMaxGates = 12;
 
+// An elastic deformation of a picture: position p of it shows what was at p + d(p), a position that `map` leads to the
+// pass's input. The displacement d is a cubic B-spline over random nodes (transform/warp/field.h).
+struct Elastic {
+  bool bends = false;
+  std::array<double, 9> map{};             // affine
+  std::uint32_t gate_count = 0;            // the first gates of the warp, which are about p + d(p)
+  std::uint32_t height = 0, width = 0;     // of the picture
+  std::array<double, 2> alpha{}, sigma{};  // across, down
+  std::array<std::uint32_t, 2> key{};      // of the stream of random numbers
+};
+
 // Turns, shears and distortions in one resampling. Position (x, y) of the canvas, where pixel i covers [i, i + 1),
 // shows what is at map · (x, y, 1) of the pass's input, counted from its start; outside of its size, and where a gate's
 // product with (x, y, 1) is negative, there is fill. The gates are the edges of canvases that were composed into this
-// one: what they cut away stays away.
+// one: what they cut away stays away. With an elastic deformation, `map` leads to positions of the picture that it
+// deforms.
 struct Warp {
   std::array<double, 9> map{};  // row by row; the third row is 0, 0, 1 unless there is a perspective
   std::array<std::array<double, 3>, kMaxGates> gates{};
   std::uint32_t gate_count = 0;
   WarpFill fill{};
+  Elastic elastic;
 };
 
 // Geometry, then color. In a warp each axis has offset 0 and resized = size. What a pass writes is the input of the

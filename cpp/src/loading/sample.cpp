@@ -163,7 +163,10 @@ class Run {
 
   Status warp(const Pass& pass, std::uint32_t number, bool last, ImageRows& image) noexcept {
     const Filter filter = transform_.mask ? Filter::nearest : pass.filter;
-    const Region region = warped_region(pass);
+    Field field;
+    if (pass.warp.elastic.bends)
+      if (Status s = make_field(pass.warp.elastic, workspace_.field, field); !s) return s;
+    const Region region = warped_region(pass, field);
     Picture read, picture;
     if (region.height > 0) {
       RowSource* source = nullptr;
@@ -179,7 +182,7 @@ class Run {
     if (Status s = make_picture(workspace_.picture[number % 2], pass.rows.canvas, pass.columns.canvas, type_, picture);
         !s)
       return s;
-    warp_picture(pass, filter, region, read, picture);
+    warp_picture(pass, field, filter, region, read, picture);
     return color_and_finish(pass, picture, last);
   }
 
@@ -284,6 +287,9 @@ Status transform_image(const Transform& transform, const ImageShape& shape, Imag
   OutputShape actual;
   if (Status s = shape_of(transform, shape, program, actual); !s) return s;
   if (!(actual == expected)) return {Code::corrupt, "the image does not have the size that the index claims", 0, -1};
+  // Decoders have taken the alpha away by now.
+  if (shape.type.channels == 2 && actual.channels == 3)
+    return bad("an image of two channels cannot become RGB here: take its alpha away, or use color='keep'");
   Finish finish;
   if (Status s = make_finish(transform, shape.type, actual, finish); !s) return s;
   if (Status s = Run(transform, shape.type, key, finish, out, workspace).all(program, image); !s) return s;

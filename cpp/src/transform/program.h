@@ -62,6 +62,7 @@ class Composer {
   bool can_follow(const WarpStep& step) noexcept;
   bool can_absorb(const WarpFill& fill) noexcept;
   void absorb() noexcept;
+  void bend(const Elastic& elastic) noexcept;
 
   Program& program_;
   Size kept_{};  // size of the picture that a mix has kept

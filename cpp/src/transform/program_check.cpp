@@ -119,6 +119,7 @@ Status check_op(const Op& op) noexcept {
     case OpKind::affine:
     case OpKind::affine_level:
     case OpKind::perspective:
+    case OpKind::elastic:
       return check_warp(op);
     case OpKind::invert:
     case OpKind::posterize:

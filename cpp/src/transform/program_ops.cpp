@@ -80,6 +80,7 @@ class Interpreter {
         return run(ops, body, body + length);
       case OpKind::affine:
       case OpKind::affine_level:
+      case OpKind::elastic:
         return warp(op);
       case OpKind::perspective:
         return happens(p[0]) ? warp(op) : Status{};
@@ -217,6 +218,8 @@ class Interpreter {
       status = affine_step(p, height, width, drawn(0), drawn(1), step);
     else if (op.kind == OpKind::affine_level)
       status = affine_level_step(p, height, width, drawn(0), step);
+    else if (op.kind == OpKind::elastic)
+      status = elastic_step(p, height, width, drawn(1), step);
     else
       status = perspective_step(p, height, width, drawn(1), drawn(2), step);
     return status ? composer_.warp(step) : status;

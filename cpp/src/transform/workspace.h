@@ -62,6 +62,7 @@ struct Workspace {
   Buffer mixed;        // a mix: the result
   Buffer shared;       // what several views of an image are made from
   Buffer warped;       // the part of a picture that a warp reads
+  Buffer field;        // the nodes of an elastic deformation
 };
 
 }  // namespace headrace

@@ -39,14 +39,6 @@ def offload(
         str | None,
         typer.Option(help="Prepare batches only for these ranks of the training, such as 0,2-5.", show_default="all"),
     ] = None,
-    watts: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Compute the energy figures from this many watts per busy core.",
-            show_default="the machine's counters",
-        ),
-    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Exit when all loaders that were served are closed, instead of waiting.")
     ] = False,
@@ -69,7 +61,7 @@ def offload(
     """
     chosen = None if ranks is None else parse_ranks(ranks)
     ahead_bytes = parse_size(ahead)
-    from headrace.offload.worker import OffloadWorker, StopOnSignals  # noqa: PLC0415 - imports pyarrow, which is slow
+    from headrace.offload.worker import OffloadWorker, StopOnSignals, prepared_text  # noqa: PLC0415 - imports pyarrow
 
     worker: OffloadWorker | None = None
     stopped = False
@@ -88,14 +80,14 @@ def offload(
             threads=workers or usable_cores(),
             ahead_bytes=ahead_bytes,
             ranks=chosen,
-            watts=watts,
             report=printer.line,
         )
         if stopped:
             worker.stop()
         worker.run(once=once, show=printer.show)
     why = "ended" if signals.received is None else f"stopped by {signals.received.name}"
-    printer.line(f"{why}: {_prepared(worker.progress())}")
+    done = worker.progress()
+    printer.line(f"{why}: {prepared_text(done.batches, done.written_bytes)}")
 
 
 def parse_ranks(text: str) -> set[int]:
@@ -138,16 +130,13 @@ class _Printer:
 
 
 def _line(progress: WorkerProgress, exchange: Path) -> str:
+    from headrace.offload.worker import prepared_text  # noqa: PLC0415 - imports pyarrow, which is slow
+
     trouble = f"; {progress.trouble}" if progress.trouble else ""
     if not progress.ranks:
         return f"waiting for a loader in {exchange}{trouble}"
     pace = "" if progress.seconds_per_batch is None else f", {progress.seconds_per_batch:.3g} s per batch"
     return (
-        f"serving {counted(progress.ranks, 'rank')}: {_prepared(progress)}{pace}, "
+        f"serving {counted(progress.ranks, 'rank')}: {prepared_text(progress.batches, progress.written_bytes)}{pace}, "
         f"{bytes_text(progress.held_bytes)} not read yet, {progress.cpu_seconds:.1f} CPU seconds{trouble}"
     )
-
-
-def _prepared(progress: WorkerProgress) -> str:
-    batches = "1 batch" if progress.batches == 1 else f"{progress.batches} batches"
-    return f"prepared {batches}, {bytes_text(progress.written_bytes)}"

@@ -30,6 +30,7 @@ from headrace.loader.device._choice import DecodeChoice
 from headrace.loader.device._transfer import Transfer
 from headrace.loader.order._order import EpochBatches, EpochPlan, make_order
 from headrace.loader.pixels._engine import EngineSource, NoPixels, PixelSource
+from headrace.loader.pixels._remote import RemoteSource
 from headrace.loader.supply import EpochStart, SupplyContext, SupplyProvider
 from headrace.records import Dataset
 
@@ -109,6 +110,8 @@ class Assembly:
             return DeviceSource(*parts, seed=self._seed, options=self._options, transfer=self._transfer)
         if not self._pixel_names:
             return NoPixels()
+        if self._dataset.objects is not None:
+            return RemoteSource(*parts, seed=self._seed, options=self._options)
         return EngineSource(*parts, seed=self._seed, options=self._options)
 
     def recipe(self, world_size: int, *, functions: bool = False) -> dict[str, Any]:
@@ -138,6 +141,15 @@ class Assembly:
     def batches(self, ranks: Ranks, epoch: int, start: int, stop: int) -> EpochBatches:
         """Return the batches of samples [start, stop) of an epoch, for a caller that starts with the last one."""
         return EpochBatches(self._order, self.plan(ranks, start, stop), epoch, descending=True)
+
+    def batches_from(self, ranks: Ranks, state: LoaderState) -> EpochBatches:
+        """Return the batches of an epoch from a state on, in the order of a loader without an offload worker."""
+        return EpochBatches(self._order, self.plan(ranks, state.samples, state.stop), state.epoch)
+
+    @property
+    def supplied(self) -> bool:
+        """Whether an offload worker may decide the order of the batches."""
+        return self._supplier is not None
 
     def start(self, plan: EpochPlan, state: LoaderState) -> tuple[Feed, Callable[[int], LoaderState]]:
         """Start an epoch. Return (feed, state_after); state_after(n) is the state after n batches."""
@@ -169,7 +181,7 @@ class Assembly:
             if started is not None:
                 return started
         batches = EpochBatches(order, plan, state.epoch)
-        supply = HostSupply(batches, gather, source, ahead=self._options.batches_ahead)
+        supply = HostSupply(batches, gather, source, ahead=getattr(source, "ahead", self._options.batches_ahead))
         return supply, partial(state.after, plan)
 
     def limit_storage(self, rate: float | None) -> None:

@@ -73,6 +73,17 @@ class LoaderIterator(Iterator[Any]):
         return self._ended_by is None and self._returned < self._length
 
     @property
+    def unused(self) -> bool:
+        """Whether it has not returned a batch yet, and its batches can still be replaced."""
+        return self.active and not self._returned and self._process == os.getpid()
+
+    def replace(self, feed: Feed, length: int) -> None:
+        """Return these batches, after the ones before were closed."""
+        self._finalizer.detach()
+        self._feed, self._length = feed, length
+        self._finalizer = call_when_dropped(self, feed.abandon)
+
+    @property
     def ready(self) -> int:
         """Finished batches that wait for the training loop."""
         return self._feed.ready

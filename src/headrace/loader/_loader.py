@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy.typing as npt
 
-from headrace.errors import InvalidState
+from headrace.errors import InvalidState, LoaderError
 from headrace.formats import MAX_PIXELS
 from headrace.loader._assembly import Assembly
 from headrace.loader._iterator import LoaderIterator
@@ -31,10 +31,13 @@ from headrace.loader._options import (
     dtype_name,
     find_ranks,
 )
+from headrace.loader._pipeline import Feed
+from headrace.loader._sampler import EpochBatchSampler, EpochSampler
 from headrace.loader._state import EpochCursor, LoaderState, check_version
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
-from headrace.loader.order._keys import check_seed
+from headrace.loader.order._keys import check_epoch, check_seed
+from headrace.loader.order._order import EpochBatches
 from headrace.loader.supply import SupplyProvider, find_provider
 from headrace.records import Dataset, open_dataset
 from headrace.transforms import Compiled
@@ -44,9 +47,9 @@ from headrace.units import usable_cores
 class Loader:
     """Batches of a dataset, read, decoded and augmented by C++ threads. The order depends on the seed alone.
 
-    Each iteration is one epoch and starts the next one, also after a `break`, unless `set_epoch` says otherwise. A new
-    iteration ends the one before it. Use one process per rank; the loader divides the samples among ranks itself and
-    needs no sampler.
+    Each iteration is one epoch and starts the next one, also after a `break`, unless `set_epoch` says otherwise; only
+    an iteration that returned no batch does not count. A new iteration ends the one before it. Use one process per
+    rank; the loader divides the samples among ranks itself and needs no sampler.
 
     Args:
         dataset: A dataset or its path.
@@ -69,7 +72,7 @@ class Loader:
             augmentations are the same; so are the pixels, except that resized ones may differ by 1. The CPU decodes
             all other formats.
         output: `"torch"` tensors, `"numpy"` arrays or `"jax"` arrays.
-        rank: The rank of this process; None asks torch.distributed, if it is initialized.
+        rank: The rank of this process; None asks torch.distributed or jax.distributed, if it is initialized.
         world_size: The number of ranks; None as for `rank`.
         collate_fn: Called with a list of samples instead of stacking them.
         on_error: If a sample cannot be loaded: `"raise"` its error, `"skip"` it, or `"replace"` it by another sample,
@@ -185,13 +188,19 @@ class Loader:
     def __iter__(self) -> LoaderIterator:
         """Start an epoch; an iteration in progress ends."""
         self._end_iteration("another iteration of the same loader started")
+        self._cursor.return_unused()
+        feed, length = self._start_feed()
+        iteration = LoaderIterator(self, feed, self._parts.meters, self._cursor, length=length)
+        self._iteration = weakref.ref(iteration)
+        return iteration
+
+    def _start_feed(self) -> tuple[Feed, int]:
+        """Return the batches from where the cursor is, and their number."""
         state = self._cursor.start
         plan = self._parts.plan(self._ranks(), state.samples, state.stop)
         feed, state_after = self._parts.start(plan, state)
-        self._cursor.start_iteration(state_after)
-        iteration = LoaderIterator(self, feed, self._parts.meters, self._cursor, length=plan.remaining)
-        self._iteration = weakref.ref(iteration)
-        return iteration
+        self._cursor.start_iteration(state_after, plan.remaining)
+        return feed, plan.remaining
 
     def _ranks(self) -> Ranks:
         return find_ranks(*self._given_ranks)
@@ -209,6 +218,41 @@ class Loader:
     @property
     def batch_size(self) -> int:
         return self._options.batch_size
+
+    @property
+    def drop_last(self) -> bool:
+        return self._options.drop_last
+
+    @property
+    def rank(self) -> int:
+        """The rank of this process: as given, or asked now."""
+        return self._ranks().rank
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks: as given, or asked now."""
+        return self._ranks().world_size
+
+    @property
+    def sampler(self) -> EpochSampler:
+        """The samples of this rank in the next epoch, in order, and `set_epoch`: for reading."""
+        return EpochSampler(self._next_batches, self.set_epoch)
+
+    def _next_batches(self) -> EpochBatches:
+        if self._running() is None:
+            self._cursor.return_unused()
+        return self._parts.batches_from(self._ranks(), self._cursor.start)
+
+    @property
+    def batch_sampler(self) -> EpochBatchSampler:
+        """Sizes and `set_epoch`, for trainers that read them. Only the loader itself makes batches of it."""
+        return EpochBatchSampler(self.sampler, self.batch_size, len(self), drop_last=self.drop_last)
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        raise TypeError(
+            "a headrace.Loader has whole batches, in order: iterate over it. It needs no DataLoader and no "
+            "DistributedSampler around it. For single samples use loader.dataset[i]"
+        )
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -252,11 +296,23 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch in progress, or the one that the next iteration starts."""
-        return (self._cursor.start if self._running() is None else self._cursor.state).epoch
+        if self._running() is not None:
+            return self._cursor.state.epoch
+        self._cursor.return_unused()
+        return self._cursor.start.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration use this epoch. If it is the epoch of a state that was loaded, it continues there."""
-        self._cursor.set_epoch(epoch, iterating=self._running() is not None)
+        """Let the next iteration use this epoch. If it is the epoch of a state that was loaded, it continues there.
+
+        An iteration that has not returned a batch yet uses it too: Lightning calls `iter` first.
+        """
+        running = self._running()
+        if running is None or not running.unused:
+            self._cursor.set_epoch(epoch, iterating=running is not None)
+        elif check_epoch(epoch) != self._cursor.state.epoch:
+            self._parts.end_feed()
+            self._cursor.set_epoch(epoch, iterating=False)
+            running.replace(*self._start_feed())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been returned so far, as small JSON. Prefetched batches do not count."""
@@ -275,6 +331,21 @@ class Loader:
         state = LoaderState.from_json(state_dict)
         check_version(state, self.dataset)
         self._cursor.load(state)
+
+    def skip_batches(self, batches: int) -> None:
+        """Let the next iteration omit this many batches from the start of its epoch; they are not loaded.
+
+        For trainers that count batches themselves. A state is the better way: it also fits another batch size and
+        world size. With an offload worker the batches have another order, so only a state can continue it.
+        """
+        if self._running() is not None:
+            raise LoaderError("batches cannot be skipped during an iteration: skip them before iter(loader)")
+        if self._parts.supplied:
+            raise LoaderError("batches cannot be counted with an offload worker: use load_state_dict")
+        plan = self._parts.plan(self._ranks())
+        if at_least("batches", batches, 0) > len(plan):
+            raise ValueError(f"batches must be at most the {len(plan)} of an epoch; got {batches}")
+        self._cursor.skip(plan.samples_after(batches))
 
     @property
     def recipe(self) -> dict[str, Any]:

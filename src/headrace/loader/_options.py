@@ -156,12 +156,12 @@ class Ranks(NamedTuple):
 
 
 def find_ranks(rank: int | None = None, world_size: int | None = None) -> Ranks:
-    """Return the arguments, else the ranks of torch.distributed if it is initialized, else a single rank.
+    """Return the arguments, else the ranks of torch.distributed or jax.distributed, else a single rank.
 
-    It does not import torch: a process that has not imported it has not initialized torch.distributed.
+    It imports neither: a process that has not imported one of them has not initialized it.
     """
     if rank is None and world_size is None:
-        return _distributed() or Ranks()
+        return _torch_ranks() or _jax_ranks() or Ranks()
     if rank is None or world_size is None:
         given, missing = ("world_size", "rank") if rank is None else ("rank", "world_size")
         raise ValueError(f"{given} needs {missing} too: give both, or neither to use torch.distributed")
@@ -171,11 +171,20 @@ def find_ranks(rank: int | None = None, world_size: int | None = None) -> Ranks:
     return found
 
 
-def _distributed() -> Ranks | None:
+def _torch_ranks() -> Ranks | None:
     module = sys.modules.get("torch.distributed")
     if module is None or not module.is_available() or not module.is_initialized():
         return None
     return Ranks(int(module.get_rank()), int(module.get_world_size()))
+
+
+def _jax_ranks() -> Ranks | None:
+    module = sys.modules.get("jax")
+    distributed = getattr(module, "distributed", None)  # None while jax itself is being imported
+    initialized = getattr(distributed, "is_initialized", None)  # since jax 0.4.35
+    if module is None or initialized is None or not initialized():
+        return None
+    return Ranks(int(module.process_index()), int(module.process_count()))
 
 
 # Arguments of PyTorch's DataLoader that are ignored: the loader needs none of them.

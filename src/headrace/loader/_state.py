@@ -141,8 +141,8 @@ def check_version(state: LoaderState, dataset: Dataset) -> None:
 class EpochCursor:
     """The position of one loader.
 
-    Each iteration starts the epoch after the last one that was started, unless `set_epoch` or `load` says otherwise.
-    Only `load` can start in the middle of an epoch.
+    Each iteration starts the epoch after the last one of which a batch was returned, unless `set_epoch`, `load` or
+    `skip` says otherwise. Only `load` and `skip` can start in the middle of an epoch.
     """
 
     def __init__(self, state: LoaderState) -> None:
@@ -150,21 +150,32 @@ class EpochCursor:
         self.batches = 0  # batches that the current iteration has returned
         self._started = state
         self._state_after: Callable[[int], LoaderState] | None = None
+        self._follows = False  # whether `start` is what follows an iteration that has batches, and was not chosen
 
     @property
     def state(self) -> LoaderState:
         """What has been returned so far. Computed on request, since few batches need it."""
         return self._started if self._state_after is None or not self.batches else self._state_after(self.batches)
 
-    def start_iteration(self, state_after: Callable[[int], LoaderState]) -> None:
-        """Start an iteration; `state_after(n)` is the state after n of its batches."""
+    def start_iteration(self, state_after: Callable[[int], LoaderState], length: int) -> None:
+        """Start an iteration of `length` batches; `state_after(n)` is the state after n of them."""
         self._move_to(self.start, state_after)
         self.start = self.start.at_epoch(self.start.epoch + 1)
+        self._follows = length > 0
+
+    def return_unused(self) -> None:
+        """Start where the last iteration did if it returned nothing: some trainers call `iter` only to check it."""
+        if self._follows and not self.batches:
+            self.start = self._started
+            self._follows = False
 
     def set_epoch(self, epoch: int, *, iterating: bool) -> None:
         """Let the next iteration start this epoch. An epoch that was loaded continues where it was."""
+        if not iterating:
+            self.return_unused()
         if check_epoch(epoch) != self.start.epoch:
             self.start = self.start.at_epoch(epoch)
+        self._follows = False
         if not iterating:
             self._move_to(self.start)
 
@@ -174,12 +185,18 @@ class EpochCursor:
         self.start = state
         self._move_to(state)
 
+    def skip(self, samples: int) -> None:
+        """Let the next iteration start after so many samples of its epoch, over all ranks."""
+        self.return_unused()
+        self.load(replace(self.start.at_epoch(self.start.epoch), samples=samples))
+
     def _move_to(self, state: LoaderState, state_after: Callable[[int], LoaderState] | None = None) -> None:
-        self._started, self.batches, self._state_after = state, 0, state_after
+        self._started, self.batches, self._state_after, self._follows = state, 0, state_after, False
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the same position without its iteration, for a copy."""
-        return {"start": self.start, "_started": self.state, "batches": 0, "_state_after": None}
+        start = self._started if self._follows and not self.batches else self.start
+        return {"start": start, "_started": self.state, "batches": 0, "_state_after": None, "_follows": False}
 
 
 def selection_digest(

@@ -77,15 +77,6 @@ def _mincore() -> Any:
         return None
 
 
-def read_file(path: str, offset: int = 0, n_bytes: int | None = None) -> bytes:
-    """Read a file, or a part of it, through the page cache."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        return read_part(handle, offset, os.fstat(handle).st_size - offset if n_bytes is None else n_bytes)
-    finally:
-        os.close(handle)
-
-
 def read_part(handle: int, offset: int, n_bytes: int) -> bytes:
     """Read a part of an open file, through the page cache."""
     content = bytearray(n_bytes)

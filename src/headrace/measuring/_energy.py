@@ -18,10 +18,9 @@ WATTS_PER_CORE = 10.0
 class EnergyCounter:
     """Counts joules from all counters that can be read: RAPL in the folder `powercap`, and NVIDIA GPUs by NVML."""
 
-    def __init__(self, powercap: Path = POWERCAP, *, gpus: bool = True) -> None:
+    def __init__(self, powercap: Path = POWERCAP) -> None:
         self._packages = [package for package in map(_Package, _package_folders(powercap)) if package.is_readable]
-        self._gpus = _nvml_counters() if gpus else []
-        self._gpus_started: list[float] = []
+        self._gpus = _nvml_counters()
         self.start()
 
     @property

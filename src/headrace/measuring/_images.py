@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from headrace import formats
 from headrace.errors import BadSource, HeadraceError
-from headrace.measuring._cold import read_file
+from headrace.measuring._cold import read_part
 from headrace.measuring._sampling import image_fields, spread_by_size
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
@@ -38,19 +39,18 @@ class FileRange:
     n_bytes: int
 
     def read(self) -> bytes:
-        return read_file(self.path, self.offset, self.n_bytes)
+        """Open the file and read the image, through the page cache."""
+        with Path(self.path).open("rb", buffering=0) as file:
+            return read_part(file.fileno(), self.offset, self.n_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSample:
     """Some images of a source, of all sizes in proportion. They were just read, so they are in the page cache."""
 
-    extents: tuple[FileRange, ...]
-    """Where they are stored; empty if they are not separate parts of files."""
-    image_bytes: float
-    """Mean size of an encoded image."""
-    formats: dict[str, float]
-    """Each format's share of the images; `other` for those that only Pillow reads."""
+    extents: tuple[FileRange, ...]  # where they are stored; empty if they are not separate parts of files
+    image_bytes: float  # mean size of an encoded image
+    formats: dict[str, float]  # each format's share of the images; `other` for those that only Pillow reads
     pixel_bytes: float | None
     """Mean size of a decoded image, from the headers; None if only Pillow can read one of them."""
 

@@ -34,15 +34,11 @@ _SEED = "calibration:"
 class SourceSample:
     """Some samples of a source that can all be decoded."""
 
-    source: Source
-    """A source with these samples only."""
-    images: int
-    """Number of samples in the original source."""
+    source: Source  # a source with these samples only
+    images: int  # number of samples in the original source
     sampled: int
-    own_format: str | None
-    """The format of all files; None if they differ, or are arrays."""
-    skipped: tuple[str, ...] = ()
-    """Keys of samples that could not be decoded, each with the reason."""
+    own_format: str | None  # the format of all files; None if they differ, or are arrays
+    skipped: tuple[str, ...] = ()  # keys of samples that could not be decoded, each with the reason
 
 
 def take_sample(source: Any, n: int) -> SourceSample:

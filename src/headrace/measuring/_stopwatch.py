@@ -22,18 +22,15 @@ class Rate:
     """A point of a scaling curve."""
 
     cores: int
-    rate: float
-    """Images per second, all cores together."""
+    rate: float  # images per second, all cores together
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The rate of a function."""
 
-    rate: float
-    """Calls per second, all threads together."""
-    cpu_seconds: float
-    """CPU seconds per call."""
+    rate: float  # calls per second, all threads together
+    cpu_seconds: float  # CPU seconds per call
 
 
 def timed(

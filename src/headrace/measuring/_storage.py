@@ -38,15 +38,12 @@ _MAX_OPEN = 500
 class ReadRate:
     """How fast parts of files were read."""
 
-    rate: float
-    """Reads per second; one image per read where images are read."""
+    rate: float  # reads per second; one image per read where images are read
     images: int
-    image_bytes: float
-    """Mean size of a read."""
+    image_bytes: float  # mean size of a read
     cached: float | None = None
     """Share of their pages that were in memory at the start, near 0 for cold reads; None: not known."""
-    direct: bool = False
-    """Whether the page cache was bypassed."""
+    direct: bool = False  # whether the page cache was bypassed
 
     @property
     def bytes_per_second(self) -> float:
@@ -84,14 +81,10 @@ def measure_records(
 
 
 def measure_storage(
-    paths: Iterable[str | PathLike[str]],
-    *,
-    request_bytes: int = 1 << 20,
-    queue_depth: int = QUEUE_DEPTH,
-    seconds: float = 1.0,
+    paths: Iterable[str | PathLike[str]], *, request_bytes: int = 1 << 20, seconds: float = 1.0
 ) -> ReadRate:
     """Read pieces of `request_bytes` from these files past the page cache, and return the rate."""
-    return measure_direct(_pieces(paths, max(_cold.BLOCK, request_bytes)), workers=queue_depth, seconds=seconds)
+    return measure_direct(_pieces(paths, max(_cold.BLOCK, request_bytes)), workers=QUEUE_DEPTH, seconds=seconds)
 
 
 def measure_direct(ranges: Sequence[FileRange], *, workers: int, seconds: float) -> ReadRate:

@@ -3,21 +3,6 @@
 
 from headrace.errors import BadPreparedBatch, ExchangeError
 from headrace.offload._offload import Offload
-from headrace.offload.exchange import BatchName, Heartbeat, HostExchange, PreparedBatch, Stretch
 from headrace.offload.strategies import Mte, Paced, Pattern, Strategy, Wrr
 
-__all__ = [
-    "BadPreparedBatch",
-    "BatchName",
-    "ExchangeError",
-    "Heartbeat",
-    "HostExchange",
-    "Mte",
-    "Offload",
-    "Paced",
-    "Pattern",
-    "PreparedBatch",
-    "Strategy",
-    "Stretch",
-    "Wrr",
-]
+__all__ = ["BadPreparedBatch", "ExchangeError", "Mte", "Offload", "Paced", "Pattern", "Strategy", "Wrr"]

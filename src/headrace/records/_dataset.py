@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, cast, overload
 
@@ -24,7 +26,7 @@ from headrace.records.arrays import from_numpy
 from headrace.records.checksum import crc32c
 from headrace.records.index.columns import Batch
 from headrace.records.index.gather import Gather
-from headrace.records.index.opened import OpenFiles
+from headrace.records.index.opened import DatasetFiles
 from headrace.records.manifest import Manifest, shard_name
 from headrace.records.rendition import Rendition, check_made_pixels, decode_color, decoder
 from headrace.records.schema import (
@@ -36,7 +38,8 @@ from headrace.records.schema import (
     Field,
     stored_format,
 )
-from headrace.records.versions import FIRST, address, split_address
+from headrace.records.versions import FIRST, address
+from headrace.storage import Objects, join_url
 from headrace.transforms.boxes import keep_elements
 from headrace.transforms.mixing import Mixer
 
@@ -59,20 +62,36 @@ class Dataset:
         seed: int = 0,
         color: Literal["auto", "RGB", "keep"] = "auto",
         max_pixels: int = formats.MAX_PIXELS,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
-        self.path, number = split_address(path)
-        self._is_pinned = number is not None
+        self.location = os.fspath(path)
+        """Where the dataset is: a folder or a URL, with the version if one was given, as in `photos.hr@v3`."""
+        self.storage_options = storage_options
         self.seed = seed
         self.color = color
         self.transform = transform
         self.max_pixels = operator.index(max_pixels)
         self._compiled = self._compile()
         self._rows: Rows | None = None
-        self._files = OpenFiles(self.path, number)
+        self._files = DatasetFiles(self.location, storage_options)
         self.version = self._files.manifest.number
         self._epochs = EpochCounter(self._files.manifest.samples)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the dataset, or of the local copy of its index."""
+        return self._files.folder
+
+    @property
+    def objects(self) -> Objects | None:
+        """The object store that has the shards; None if they are in a local folder."""
+        return self._files.objects
+
+    def shard_location(self, shard: int) -> str:
+        """Return the path or URL of a shard, for messages."""
+        return join_url(self.location if self.objects else str(self.path), shard_name(shard))
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
@@ -112,7 +131,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
-        name = str(self.path) if self.version == FIRST else self.address
+        name = self.location if self.version == FIRST else self.address
         return f"<Dataset {name!r}: {len(self)} samples of {fields}>"
 
     def _row(self, index: int) -> int:
@@ -190,7 +209,7 @@ class Dataset:
             color = "index" if field.type == "mask" else decode_color(self.color, code, channels, dtype)
             return self._transformed(data, code, keys, color, has_color=dtype in COLOR_DTYPE_CODES)
         except (HeadraceError, ValueError) as error:
-            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.path / shard_name(shard)}"
+            where = f"{self.row_name(row)}: field {field.name!r} at offset {offset} of {self.shard_location(shard)}"
             kind = type(error) if isinstance(error, HeadraceError) else TransformError
             raise kind(f"{where}: {error}") from error
 
@@ -302,12 +321,7 @@ class Dataset:
     @property
     def address(self) -> str:
         """The path with the version, as in `photos.hr@v3`: opens this version whatever is added later."""
-        return address(self.path, self.version)
-
-    @property
-    def location(self) -> str:
-        """What it was opened with: the path, or the address if it had a version."""
-        return self.address if self._is_pinned else str(self.path)
+        return self.location if self.objects else address(self.path, self.version)
 
     @property
     def manifest(self) -> Manifest:
@@ -442,16 +456,17 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("path", "version", "_is_pinned", "seed", "color", "transform", "max_pixels", "_rows", "_epochs")
+        options = ("storage_options", "seed", "color", "transform", "max_pixels")
+        kept = ("location", "version", *options, "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = OpenFiles(self.path, self.version)
+        self._files = DatasetFiles(self.location, self.storage_options, self.version)
         if self.fingerprint != expected:
-            raise CorruptDataset(f"{self.path} has been built again since it was opened; open it again")
+            raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
 
     # Integrity.
 
@@ -467,11 +482,14 @@ def open_dataset(
     seed: int = 0,
     color: Literal["auto", "RGB", "keep"] = "auto",
     max_pixels: int = formats.MAX_PIXELS,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
-        path: The folder that `headrace build` made: its newest version, or `photos.hr@v3` for version 3.
+        path: The folder that `headrace build` made: its newest version, or `photos.hr@v3` for version 3; or its URL in
+            an object store: `s3://bucket/photos.hr`, `gs://`, `az://`, `http://`, `https://` or
+            `hf://datasets/OWNER/NAME/photos.hr`.
         transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
             each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
             otherwise `[H, W]` or `[H, W, C]`, as decoded.
@@ -480,6 +498,10 @@ def open_dataset(
             `"RGB"` converts every image; `"keep"` keeps all as stored. Masks are never converted.
         max_pixels: Raise if more pixels than this would be decoded for one image. For formats that can decode a
             region, only the region counts.
+        storage_options: Options of the object store, such as `{"endpoint": …, "region": …}`, and credentials that are
+            not in the environment. They are never shown or stored.
 
     """
-    return Dataset(path, transform=transform, seed=seed, color=color, max_pixels=max_pixels)
+    return Dataset(
+        path, transform=transform, seed=seed, color=color, max_pixels=max_pixels, storage_options=storage_options
+    )

@@ -30,6 +30,7 @@ from headrace.records.versions import (
     version_name,
     version_numbers,
 )
+from headrace.storage import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,10 @@ def verify(
         on_progress: Called with the bytes of shards checked so far, and in total.
 
     """
+    if is_url(path):
+        raise ValueError(
+            f"verify needs a local folder; got {path}: download the dataset, or verify it before the upload"
+        )
     (folder, number), start = split_address(path), time.perf_counter()
     try:
         manifest = Manifest.load(folder, number)

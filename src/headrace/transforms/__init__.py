@@ -10,7 +10,8 @@ sample, operation, view), so every machine makes the same image. Masks and boxes
 interpolation or color changes, boxes clipped to the visible part.
 
     geometry    Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip, VerticalFlip, Pad
-    warps       RandomRotation, RandomAffine, RandomPerspective: all that follow each other are one resampling
+    warps       RandomRotation, RandomAffine, RandomPerspective, ElasticTransform: all that follow each other are one
+                resampling
     sizes       ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut
     color       ColorJitter, Grayscale
     levels      AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness, GaussianBlur, GaussianNoise,
@@ -60,6 +61,7 @@ from headrace.transforms._photometric import (
 )
 from headrace.transforms._recipe import Recipe, from_json
 from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.elastic import ElasticTransform
 from headrace.transforms.looking._single import Compose
 from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
 from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
@@ -75,6 +77,7 @@ __all__ = [
     "Compiled",
     "Compose",
     "CutMix",
+    "ElasticTransform",
     "Equalize",
     "GaussianBlur",
     "GaussianNoise",

@@ -43,6 +43,7 @@ from headrace.transforms._photometric import (
     Solarize,
 )
 from headrace.transforms._warp import RandomAffine, RandomPerspective, RandomRotation
+from headrace.transforms.elastic import ElasticTransform
 from headrace.transforms.mixing import CutMix, MixUp, MixUpCutMix
 from headrace.transforms.policies import AugMix, AutoAugment, RandAugment, TimmAugment, TrivialAugmentWide
 
@@ -58,7 +59,7 @@ _KINDS: dict[str, type[Transform]] = {
         *(AutoContrast, Equalize, Invert, Posterize, Solarize, AdjustSharpness),
         *(AutoAugment, RandAugment, TrivialAugmentWide, TimmAugment, AugMix),
         *(GaussianBlur, GaussianNoise, RandomChannelPermutation, JPEG),
-        *(RandomRotation, RandomAffine, RandomPerspective),
+        *(RandomRotation, RandomAffine, RandomPerspective, ElasticTransform),
         *(ScaleJitter, RandomShortestSize, Letterbox, RandomZoomOut),
     )
 }

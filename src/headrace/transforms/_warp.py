@@ -15,7 +15,7 @@ from headrace.transforms import _base as arguments
 from headrace.transforms._base import Operation, Transform
 
 WARP_INTERPOLATIONS = ("nearest", "bilinear", "bicubic")
-_FILTERS = {"nearest": 0, "bilinear": 2, "bicubic": 3}
+WARP_FILTERS = {"nearest": 0, "bilinear": 2, "bicubic": 3}
 
 # Flags of a warp's `resampling` (headrace/transform.h).
 _EXPAND = 16
@@ -33,13 +33,13 @@ def packed_fill(levels: float | Sequence[float]) -> int:
 def warp_fill(name: str, value: Any) -> int | tuple[int, ...]:
     """Return one whole level, or three for red, green and blue."""
     if not arguments.is_sequence(value):
-        return _level(name, value)
+        return whole_level(name, value)
     if len(value) not in {1, 3}:
         raise ValueError(f"{name} must be one level or three; got {value!r}")
-    return tuple(_level(name, level) for level in value) if len(value) == 3 else _level(name, value[0])
+    return tuple(whole_level(name, level) for level in value) if len(value) == 3 else whole_level(name, value[0])
 
 
-def _level(name: str, value: Any) -> int:
+def whole_level(name: str, value: Any) -> int:
     level = arguments.number(name, value, -32768, 65535)
     if level != int(level):
         raise ValueError(f"{name} must be whole levels; got {value!r}")
@@ -95,13 +95,13 @@ class RandomRotation(Transform):
             interpolation=arguments.choice("RandomRotation: interpolation", self.interpolation, WARP_INTERPOLATIONS),
             center=center,
             fill=warp_fill("RandomRotation: fill", self.fill),
-            mask_fill=_level("RandomRotation: mask_fill", self.mask_fill),
+            mask_fill=whole_level("RandomRotation: mask_fill", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
         low, high = _around_zero("degrees", self.degrees, 36000)
         unchanged = (0, 0, 0, 0, 1, 1, 0, 0, 0, 0)
-        resampling = _FILTERS[self.interpolation] + _EXPAND * self.expand
+        resampling = WARP_FILTERS[self.interpolation] + _EXPAND * self.expand
         return (("affine", (-high, -low, *unchanged, *_tail(resampling, self.fill, self.center))),)
 
     def for_mask(self) -> Transform:
@@ -146,7 +146,7 @@ class RandomAffine(Transform):
             interpolation=arguments.choice("RandomAffine: interpolation", self.interpolation, WARP_INTERPOLATIONS),
             fill=warp_fill("RandomAffine: fill", self.fill),
             center=_center("RandomAffine: center", self.center),
-            mask_fill=_level("RandomAffine: mask_fill", self.mask_fill),
+            mask_fill=whole_level("RandomAffine: mask_fill", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
@@ -154,7 +154,7 @@ class RandomAffine(Transform):
         across, down = self.translate or (0, 0)
         moves = (*degrees, -across, across, -down, down, *(self.scale or (1, 1)))
         shear = (0.0,) * 4 if self.shear is None else _shear("shear", self.shear)
-        return (("affine", (*moves, *shear, *_tail(_FILTERS[self.interpolation], self.fill, self.center))),)
+        return (("affine", (*moves, *shear, *_tail(WARP_FILTERS[self.interpolation], self.fill, self.center))),)
 
     def for_mask(self) -> Transform:
         return replace(self, interpolation="nearest", fill=self.mask_fill)
@@ -170,6 +170,8 @@ class RandomPerspective(Transform):
         interpolation: "nearest", "bilinear" or "bicubic".
         fill: Level outside of the image, or three for red, green and blue, on the scale of the image's own dtype.
         mask_fill: Value outside of a mask.
+
+    Different from torchvision: an image that becomes smaller is averaged instead of sampled, unless "nearest".
 
     """
 
@@ -188,11 +190,11 @@ class RandomPerspective(Transform):
             p=arguments.probability("RandomPerspective: p", self.p),
             interpolation=choose("RandomPerspective: interpolation", self.interpolation, WARP_INTERPOLATIONS),
             fill=warp_fill("RandomPerspective: fill", self.fill),
-            mask_fill=_level("RandomPerspective: mask_fill", self.mask_fill),
+            mask_fill=whole_level("RandomPerspective: mask_fill", self.mask_fill),
         )
 
     def operations(self) -> tuple[Operation, ...]:
-        parameters = (self.p, self.distortion_scale, _FILTERS[self.interpolation], packed_fill(self.fill))
+        parameters = (self.p, self.distortion_scale, WARP_FILTERS[self.interpolation], packed_fill(self.fill))
         return (("perspective", parameters),)
 
     def for_mask(self) -> Transform:

@@ -33,11 +33,11 @@ def map_boxes(boxes: B, passes: Sequence[Mapping[str, Any]], min_area: float) ->
     the image does not repeat boxes.
     """
     corners = np.asarray(boxes.xyxy, np.float64).reshape(-1, 2, 2)  # [N, 2 corners, (x, y)]
-    for each in passes:
-        if each.get("warp") is not None:
-            corners = _enclosing(corners, each)
-            continue
+    first = next((k for k, each in enumerate(passes) if each.get("warp") is not None), len(passes))
+    for each in passes[:first]:
         corners = np.stack([_along(corners[..., 0], each["columns"]), _along(corners[..., 1], each["rows"])], axis=-1)
+    if first < len(passes):
+        corners = _enclosing(corners, passes[first:])
     width, height = (corners[:, 1] - corners[:, 0]).T
     kept = (width > 0) & (height > 0) & (width * height >= min_area)
     xyxy = corners[kept].reshape(-1, 4).astype(np.float32)
@@ -53,12 +53,15 @@ def keep_elements(values: Sequence[Any] | npt.NDArray[Any], kept: npt.NDArray[np
     return values[kept] if isinstance(values, np.ndarray) else list(compress(values, kept))
 
 
-def _enclosing(corners: npt.NDArray[np.float64], each: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Return the corners `[N, 2, 2]` of the smallest boxes around what a pass that warps shows of boxes."""
+def _enclosing(corners: npt.NDArray[np.float64], passes: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.float64]:
+    """Return the corners `[N, 2, 2]` of the smallest boxes around what the passes show of boxes.
+
+    Outlines are moved through all passes: a box around a box of each pass would grow with every one.
+    """
     (x0, y0), (x1, y1) = corners[:, 0].T, corners[:, 1].T
     outlines = np.stack([x0, y0, x1, y0, x1, y1, x0, y1], axis=-1).reshape(-1, 4, 2)
-    moved, kept = move_polygons(outlines, [each])
-    canvas = each["columns"]["canvas"], each["rows"]["canvas"]
+    moved, kept = move_polygons(outlines, passes)
+    canvas = passes[-1]["columns"]["canvas"], passes[-1]["rows"]["canvas"]
     enclosing = np.clip(np.stack([moved.min(axis=1), moved.max(axis=1)], axis=1), 0, canvas)
     return np.where(kept[:, None, None], enclosing, 0.0)
 

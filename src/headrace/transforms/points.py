@@ -3,16 +3,18 @@
 
 Positions are in pixels, (x, y), where pixel i covers [i, i + 1). A pass keeps a part of its input, and maps it to its
 canvas by a matrix; what it shows is bounded by half-planes. A half-plane is three numbers whose product with (x, y, 1)
-is at least 0 inside.
+is at least 0 inside. A pass that deforms does so twice, before and after the deformation (elastic/deformation.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from headrace.transforms.elastic.deformation import Deformation
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -27,12 +29,14 @@ def move_points(points: npt.ArrayLike, passes: Sequence[Mapping[str, Any]]) -> t
     """
     moved = np.asarray(points, np.float64).reshape(-1, 2)
     visible = np.asarray(np.isfinite(moved).all(axis=1))
-    for each in passes:
-        homogeneous = _homogeneous(moved) @ _forward(each).T
+    for forward, bounds, deformation in _stages(passes):
+        homogeneous = _homogeneous(moved) @ forward.T
         seen = homogeneous[:, 2] > _HORIZON
-        visible = visible & seen & (homogeneous @ _bounds(each).T >= -_TOUCHES).all(axis=1)
+        visible = visible & seen & (homogeneous @ bounds.T >= -_TOUCHES).all(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = np.where(seen[:, None], homogeneous[:, :2] / homogeneous[:, 2:], np.nan)
+        if deformation is not None:
+            moved = deformation.undo(moved)
     return moved, visible
 
 
@@ -40,14 +44,17 @@ def move_polygons(polygons: Floats, passes: Sequence[Mapping[str, Any]]) -> tupl
     """Return polygons `[N, V, 2]` as they come out, cut to what is visible, and which of them are not empty.
 
     All have the same number of vertices; those that a polygon does not need repeat its last one. Convex polygons stay
-    convex. A part that is cut in two stays connected along the edge that cut it, as with Sutherland and Hodgman.
+    convex, but where an image is deformed: there they get further vertices. A part that is cut in two stays connected
+    along the edge that cut it, as with Sutherland and Hodgman.
     """
     moved = np.asarray(polygons, np.float64)
     kept = np.ones(len(moved), np.bool_)
-    for each in passes:
-        homogeneous, some = _cut(_homogeneous(moved) @ _forward(each).T, _bounds(each))
+    for forward, bounds, deformation in _stages(passes):
+        homogeneous, some = _cut(_homogeneous(moved) @ forward.T, bounds)
         kept &= some
         moved = homogeneous[..., :2] / np.where(homogeneous[..., 2:] > 0, homogeneous[..., 2:], 1)
+        if deformation is not None and len(moved) > 0:
+            moved = deformation.undo_polygons(moved)
     return moved, kept
 
 
@@ -92,6 +99,29 @@ def _homogeneous(points: Floats) -> Floats:
     return np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
 
 
+def _stages(passes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Floats, Floats, Deformation | None]]:
+    """Yield matrices, the half-planes that bound their results, and the deformation to undo after each, or None."""
+    for each in passes:
+        elastic = each["warp"] and each["warp"].get("elastic")
+        if not elastic:
+            yield _forward(each), _bounds(each), None
+            continue
+        rows, columns = each["rows"], each["columns"]
+        matrix = np.array(elastic["map"], np.float64).reshape(3, 3)
+        window = _box(0, columns["size"], 0, rows["size"]) @ matrix
+        gates = np.array(elastic["gates"], np.float64).reshape(-1, 3)
+        yield _inverse(matrix) @ _start(each), np.concatenate([window, gates]), Deformation(elastic)
+        canvas = _box(0, columns["canvas"], 0, rows["canvas"])
+        gates = np.array(each["warp"]["gates"], np.float64).reshape(-1, 3)
+        outer = np.array(each["warp"]["map"], np.float64).reshape(3, 3)
+        yield _flip(each) @ _inverse(outer), np.concatenate([canvas, gates]) @ _flip(each), None
+
+
+def _start(each: Mapping[str, Any]) -> Floats:
+    """Return the matrix from the input of a pass to the part of it that is used."""
+    return np.array([[1, 0, -each["columns"]["start"]], [0, 1, -each["rows"]["start"]], [0, 0, 1]], np.float64)
+
+
 def _forward(each: Mapping[str, Any]) -> Floats:
     """Return the matrix from the input of a pass to its canvas, flips included."""
     rows, columns, warp = each["rows"], each["columns"], each["warp"]
@@ -100,8 +130,7 @@ def _forward(each: Mapping[str, Any]) -> Floats:
         matrix[:2, 2] = columns["offset"], rows["offset"]
     else:
         matrix = _inverse(np.array(warp["map"], np.float64).reshape(3, 3))
-    matrix = matrix @ np.array([[1, 0, -columns["start"]], [0, 1, -rows["start"]], [0, 0, 1]], np.float64)
-    forward: Floats = _flip(each) @ matrix
+    forward: Floats = _flip(each) @ matrix @ _start(each)
     return forward
 
 

@@ -6,6 +6,7 @@
 //                     halves no side: what shrinks more is better, and faster, resized by the separable filters.
 //   warp after warp   multiplies the maps, if both have the same fill and at most one is a perspective: what lies
 //                     behind the horizon of the second could come before that of both.
+//                     Of elastic deformations and perspectives, a pass holds one.
 //   crop, flip        always.
 //   pad               with the same constant fill.
 //   resize            as long as it does not shrink by more than 8 in all; each pixel of a canvas that shrinks
@@ -19,6 +20,7 @@
 #include <cmath>
 
 #include "transform/program.h"
+#include "transform/warp/warp.h"
 
 namespace headrace {
 namespace {
@@ -27,7 +29,7 @@ constexpr double kMaxAbsorbedShrink = 2;
 constexpr double kMaxShrink = 8;
 
 void transform_gates(Warp& warp, const Matrix& map) noexcept {
-  for (std::uint32_t k = 0; k < warp.gate_count; ++k) {
+  for (std::uint32_t k = warp.elastic.gate_count; k < warp.gate_count; ++k) {
     const auto gate = warp.gates[k];
     for (std::size_t c = 0; c < 3; ++c)
       warp.gates[k][c] = gate[0] * map[c] + gate[1] * map[3 + c] + gate[2] * map[6 + c];
@@ -85,13 +87,16 @@ Status Composer::warp(const WarpStep& step) noexcept {
     pass().filter = resized ? better(pass().filter, step.filter) : step.filter;
   }
   pass().warp.fill = step.fill;
+  if (step.elastic.bends) bend(step.elastic);
   move_canvas(step.map, {step.height, step.width});
   return {};
 }
 
 bool Composer::can_follow(const WarpStep& step) noexcept {
   const Warp& warp = pass().warp;
-  return warp.fill == step.fill && warp.gate_count + 4 <= kMaxGates && (is_affine(warp.map) || is_affine(step.map));
+  const bool bends = warp.elastic.bends || step.elastic.bends, twice = warp.elastic.bends && step.elastic.bends;
+  const int affine = is_affine(warp.map) + is_affine(step.map);
+  return warp.fill == step.fill && warp.gate_count + 4 <= kMaxGates && !twice && affine >= (bends ? 2 : 1);
 }
 
 bool Composer::can_absorb(const WarpFill& fill) noexcept {
@@ -114,6 +119,15 @@ void Composer::absorb() noexcept {
   reset(p.rows, size.height);
   reset(p.columns, size.width);
   p.border = Border::constant;
+}
+
+// What the pass did so far happens to positions that the deformation has moved.
+void Composer::bend(const Elastic& elastic) noexcept {
+  Warp& warp = pass().warp;
+  warp.elastic = elastic;
+  warp.elastic.map = warp.map;
+  warp.elastic.gate_count = warp.gate_count;
+  warp.map = kIdentity;
 }
 
 void Composer::fold_flips() noexcept {
@@ -146,7 +160,7 @@ void Composer::add_gates() noexcept {
 }
 
 bool Composer::can_resize_warp(Size size) noexcept {
-  const Matrix& m = pass().warp.map;
+  const Matrix m = undeformed_map(pass().warp);
   const double areas = static_cast<double>(height()) * width() / (static_cast<double>(size.height) * size.width);
   return pass().color_count == 0 && std::fabs(m[0] * m[4] - m[1] * m[3]) * areas <= kMaxShrink * kMaxShrink;
 }

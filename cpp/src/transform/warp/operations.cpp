@@ -9,6 +9,7 @@
 #include "transform/level.h"
 #include "transform/program.h"
 #include "transform/trigonometry.h"
+#include "transform/warp/field.h"
 
 namespace headrace {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr double kMinScale = 1e-3, kMaxScale = 1e3;
 constexpr double kMaxShear = 89;  // degrees
 constexpr double kMaxPixels = 65535;
+constexpr double kMaxAlpha = 1e5, kMinSigma = 1, kMaxSigma = 1000;
 constexpr std::uint32_t kDrawnFilter = 4;
 constexpr std::uint32_t kFilterBits = 7;
 
@@ -149,6 +151,13 @@ Status check_warp(const Op& op) noexcept {
       if (const char* const wrong = check_level(LevelParameters(p.data() + 1, kLevelParameters))) return bad(wrong);
       if (const Status s = check_resampling(p[9], kWarpCorner); !s) return s;
       return check_fill(p[10]);
+    case OpKind::elastic:
+      if (!(p[0] >= 0 && p[0] <= kMaxAlpha && p[1] >= 0 && p[1] <= kMaxAlpha))
+        return bad("elastic: alpha must be in [0, 100000]");
+      if (!(p[2] >= kMinSigma && p[2] <= kMaxSigma && p[3] >= kMinSigma && p[3] <= kMaxSigma))
+        return bad("elastic: sigma must be in [1, 1000]");
+      if (const Status s = check_resampling(p[4], 0); !s) return s;
+      return check_fill(p[5]);
     default:
       if (!(p[0] >= 0 && p[0] <= 1)) return bad("perspective: the probability must be in [0, 1]");
       if (!(p[1] >= 0 && p[1] <= 1)) return bad("perspective: the distortion must be in [0, 1]");
@@ -233,6 +242,24 @@ Status perspective_step(const Parameters& p, std::uint32_t height, std::uint32_t
   map[8] = 1;
   step.map = map;
   return {};
+}
+
+Status elastic_step(const Parameters& p, std::uint32_t height, std::uint32_t width, const Words& words,
+                    WarpStep& step) noexcept {
+  step.height = height;
+  step.width = width;
+  step.filter = filter_of(p[4], 0);
+  step.fill = unpack_fill(p[5]);
+  Elastic& elastic = step.elastic;
+  elastic.bends = true;
+  elastic.height = height;
+  elastic.width = width;
+  elastic.alpha = {p[0], p[1]};
+  elastic.sigma = {p[2], p[3]};
+  elastic.key = {words[0], words[1]};
+  return field_fits(elastic)
+             ? Status{}
+             : bad("elastic: the image is too large for this sigma; crop or resize it first, or raise sigma");
 }
 
 }  // namespace headrace

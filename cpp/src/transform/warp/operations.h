@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations that turn, shear, scale and distort a picture: their parameters, and the maps that they draw.
+// The operations that turn, shear, scale, distort and deform a picture: their parameters, and what they draw.
 #pragma once
 
 #include <array>
@@ -16,9 +16,10 @@ struct WarpStep {
   std::uint32_t height = 0, width = 0;  // of the canvas
   Filter filter = Filter::nearest;
   WarpFill fill{};
+  Elastic elastic;  // after `map`, which is then the identity
 };
 
-// Check the parameters of an affine, affine_level or perspective operation.
+// Check the parameters of an affine, affine_level, perspective or elastic operation.
 Status check_warp(const Op& op) noexcept;
 
 using Words = std::array<std::uint32_t, 4>;
@@ -31,5 +32,7 @@ Status affine_level_step(const Parameters& p, std::uint32_t height, std::uint32_
                          WarpStep& step) noexcept;
 Status perspective_step(const Parameters& p, std::uint32_t height, std::uint32_t width, const Words& first,
                         const Words& second, WarpStep& step) noexcept;
+Status elastic_step(const Parameters& p, std::uint32_t height, std::uint32_t width, const Words& words,
+                    WarpStep& step) noexcept;
 
 }  // namespace headrace

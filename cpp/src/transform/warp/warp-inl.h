@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turned and distorted pictures, a piece of a row at a time. Included inside a target's namespace, after
-// resample-inl.h.
+// resample-inl.h and bend-inl.h.
 //
 // For each piece the positions of its pixels are worked out as planes of float64, which compilers vectorise; then the
 // samples around them are gathered into planes, and weighted in float32. All targets do the same operations in the same
 // order, so that they agree to the last bit.
-
-inline constexpr std::size_t kWarpPiece = 128;
-
-struct WarpPiece {
-  alignas(64) double x[kWarpPiece], y[kWarpPiece];  // in the cut input; 0 where it is fill
-  alignas(64) std::int32_t shown[kWarpPiece];       // 0: fill
-  std::size_t n;
-  bool any;  // is shown
-};
 
 inline std::int32_t within_part(std::int32_t at, std::int32_t begin, std::int32_t count) {
   at = at < begin ? begin : at;
@@ -25,7 +16,7 @@ inline void show_positions(const WarpRun& job, double at_x, double at_y, WarpPie
   const double width = job.width, height = job.height;
   for (std::size_t i = 0; i < p.n; ++i)
     p.shown[i] &= (p.x[i] >= 0) & (p.x[i] < width) & (p.y[i] >= 0) & (p.y[i] < height);
-  for (std::uint32_t k = 0; k < job.warp->gate_count; ++k) {
+  for (std::uint32_t k = job.warp->elastic.gate_count; k < job.warp->gate_count; ++k) {
     const double a = job.warp->gates[k][0], b = job.warp->gates[k][1], c = job.warp->gates[k][2];
     for (std::size_t i = 0; i < p.n; ++i) p.shown[i] &= a * (at_x + static_cast<double>(i)) + b * at_y + c >= 0;
   }
@@ -54,6 +45,7 @@ inline void real_positions(const WarpRun& job, double at_x, double at_y, WarpPie
       p.y[i] = p.y[i] / w;
       p.shown[i] = w > 0;
     }
+  if (job.field != nullptr) bend_positions(job, p);
   show_positions(job, at_x, at_y, p);
 }
 

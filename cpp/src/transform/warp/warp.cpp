@@ -17,7 +17,7 @@ constexpr double kReach = 3;
 
 // Samples of each pixel along an axis: as many as input pixels, by their areas in the middle of the canvas.
 std::uint32_t samples_of(const Pass& pass) noexcept {
-  const auto& m = pass.warp.map;
+  const Matrix m = undeformed_map(pass.warp);
   const double x = pass.columns.canvas / 2.0, y = pass.rows.canvas / 2.0;
   const double w = m[6] * x + m[7] * y + m[8];
   if (!(w > 0)) return 1;
@@ -37,9 +37,21 @@ struct Extent {
   }
 };
 
+// Where positions of these extents lie after an elastic deformation and its map.
+void displace(const Matrix& map, const Field& field, Extent& across, Extent& down) noexcept {
+  const std::array<double, 2> xs = {across.lowest + field.lowest[0], across.highest + field.highest[0]};
+  const std::array<double, 2> ys = {down.lowest + field.lowest[1], down.highest + field.highest[1]};
+  across = down = {1e30, -1e30};
+  for (const double x : xs)
+    for (const double y : ys) {
+      across.add(map[0] * x + map[1] * y + map[2]);
+      down.add(map[3] * x + map[4] * y + map[5]);
+    }
+}
+
 WarpPositions positions_of(const Pass& pass) noexcept {
   const auto& m = pass.warp.map;
-  if (!is_affine(m)) return WarpPositions::real;
+  if (!is_affine(m) || pass.warp.elastic.bends) return WarpPositions::real;
   if (m[1] == 0 && m[3] == 0) return WarpPositions::steps;
   for (const double x : {0.0, static_cast<double>(pass.columns.canvas)})
     for (const double y : {0.0, static_cast<double>(pass.rows.canvas)})
@@ -51,7 +63,7 @@ WarpPositions positions_of(const Pass& pass) noexcept {
 
 }  // namespace
 
-Region warped_region(const Pass& pass) noexcept {
+Region warped_region(const Pass& pass, const Field& field) noexcept {
   const auto& m = pass.warp.map;
   const Region all{0, 0, pass.rows.size, pass.columns.size};
   Extent down{1e30, -1e30}, across{1e30, -1e30};
@@ -62,6 +74,7 @@ Region warped_region(const Pass& pass) noexcept {
       across.add((m[0] * x + m[1] * y + m[2]) / w);
       down.add((m[3] * x + m[4] * y + m[5]) / w);
     }
+  if (pass.warp.elastic.bends) displace(pass.warp.elastic.map, field, across, down);
   const auto range = [](const Extent& extent, std::uint32_t size) {
     const double begin = std::clamp(std::floor(extent.lowest - kReach), 0.0, static_cast<double>(size));
     const double end = std::clamp(std::ceil(extent.highest + kReach), begin, static_cast<double>(size));
@@ -73,13 +86,14 @@ Region warped_region(const Pass& pass) noexcept {
   return {top, left, height, width};
 }
 
-void warp_picture(const Pass& pass, Filter filter, const Region& region, const Picture& source,
+void warp_picture(const Pass& pass, const Field& field, Filter filter, const Region& region, const Picture& source,
                   const Picture& canvas) noexcept {
   // Where nothing is shown, a pixel that nobody looks at stands for the input.
   const std::uint8_t nothing[2 * kMaxChannels + kWarpOverread] = {};
   const bool empty = region.height == 0;
   WarpRun run;
   run.warp = &pass.warp;
+  run.field = pass.warp.elastic.bends ? &field : nullptr;
   run.type = canvas.type;
   run.filter = filter == Filter::area ? Filter::bilinear : filter;
   run.positions = positions_of(pass);

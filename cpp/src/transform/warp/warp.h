@@ -9,16 +9,24 @@
 #include "headrace/codec.h"
 #include "headrace/transform.h"
 #include "transform/color.h"
+#include "transform/warp/field.h"
+#include "transform/warp/matrix.h"
 #include "transform/warp/warp_run.h"
 
 namespace headrace {
 
-// The part of the pass's cut input that its canvas needs; empty if it shows nothing but fill.
-Region warped_region(const Pass& pass) noexcept;
+// From the canvas to the pass's cut input, without the displacements of an elastic deformation.
+constexpr Matrix undeformed_map(const Warp& warp) noexcept {
+  return warp.elastic.bends ? warp.elastic.map * warp.map : warp.map;
+}
+
+// The part of the pass's cut input that its canvas needs; empty if it shows nothing but fill. `field` is that of the
+// pass's elastic deformation; it is not read if there is none.
+Region warped_region(const Pass& pass, const Field& field) noexcept;
 
 // Write the canvas, of pass.rows.canvas x pass.columns.canvas pixels and not flipped. `source` is warped_region(), and
 // is not read if that is empty; kWarpOverread bytes after it are readable.
-void warp_picture(const Pass& pass, Filter filter, const Region& region, const Picture& source,
+void warp_picture(const Pass& pass, const Field& field, Filter filter, const Region& region, const Picture& source,
                   const Picture& canvas) noexcept;
 
 }  // namespace headrace

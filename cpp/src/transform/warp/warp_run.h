@@ -7,6 +7,7 @@
 
 #include "headrace/transform.h"
 #include "transform/rows.h"
+#include "transform/warp/field.h"
 
 namespace headrace {
 
@@ -22,6 +23,7 @@ enum class WarpPositions : std::uint8_t {
 
 struct WarpRun {
   const Warp* warp = nullptr;
+  const Field* field = nullptr;  // of an elastic deformation
   PixelType type;
   Filter filter = Filter::nearest;
   WarpPositions positions = WarpPositions::real;

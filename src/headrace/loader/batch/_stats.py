@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from threading import Lock
 from typing import Any, TypeVar
 
+from headrace.storage import StoreCounts
+
 MAX_NAMED_ERRORS = 100
 """Errors that are listed; all are counted."""
 
@@ -97,12 +99,14 @@ class LoaderStats:
     """`fields` and `predicted` of the loader's plan."""
     offload: Mapping[str, Any] | None = None
     """What offload workers did, if the loader uses them."""
+    store: StoreCounts | None = None
+    """Requests to the object store, if the dataset is in one."""
 
     def since(self, earlier: LoaderStats) -> LoaderStats:
         """Return what was done after `earlier`, which this loader returned before.
 
-        Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan
-        and offload are those of this object.
+        Counts and seconds are differences. Current values (`batches_ready`, `queued_images`, …), the errors, the plan,
+        offload and store are those of this object.
         """
         counted: dict[str, Any] = {name: getattr(self, name) - getattr(earlier, name) for name in _COUNTS}
         formats = {
@@ -193,6 +197,7 @@ def make_stats(
         **{ours: engine.get(name, 0) for name, ours in ENGINE_STATE.items()},
         plan=plan,
         offload=offload,
+        store=engine.get("store"),
         **{name: engine[name] for name in _ENGINE_NUMBERS if name in engine},
     )
 

@@ -18,7 +18,6 @@ from headrace.loader.batch._stats import MAX_NAMED_ERRORS, Meters, SampleError
 from headrace.loader.order._keys import draw, epoch_key
 from headrace.loader.pixels._engine import PixelBatch, PixelSource, Rows, Stack, take_pixels
 from headrace.records import Dataset
-from headrace.records.manifest import shard_name
 
 REPLACEMENT_STREAM = 3
 MAX_TRIES = 16
@@ -69,7 +68,7 @@ class SampleErrors:
 
     def _error(self, row: int, field: str, rendition: int, kind: str, message: str) -> HeadraceError:
         columns = self._gather.pixel_columns(field, rendition, np.array([row], np.int64))
-        path = self._dataset.path / shard_name(int(columns["shard"][0]))
+        path = self._dataset.shard_location(int(columns["shard"][0]))
         where = f"{self._dataset.row_name(row)}: field {field!r} at offset {int(columns['offset'][0])} of {path}"
         found = getattr(errors, kind, LoaderError)
         error_class = found if isinstance(found, type) and issubclass(found, HeadraceError) else LoaderError

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A prepared batch as one safetensors file with one checksum (spec/exchange.md §4): what it contains, reading, writing.
 
-The header is padded with spaces so that the data begins at a multiple of 4096. Each tensor begins at a multiple of 64,
-the largest first. The gaps, and the space after the last tensor up to a multiple of 4096, are listed as `_padding.N`,
-because safetensors allows no holes. The checksum covers all bytes of the file, with its own eight digits as zeros.
-
 Files are read and written past the page cache (O_DIRECT), where the file system allows it. Reading is one open, one
 large read and one checksum; the arrays are views of the memory that was read into. Writing a batch of 19 MB through the
 page cache takes 4.6 ms of CPU time on a Xeon at 2.8 GHz; a direct write takes 0.3 ms. It needs complete blocks of
@@ -67,7 +63,6 @@ _HUGE_PAGE = 2 << 20
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 # What a file system without direct reads and writes reports, on opening a file or on using it.
 _NO_DIRECT = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
-_MAX_PIECES = 1024  # per call, on Linux
 
 
 def batch_file(name: BatchName) -> str:
@@ -130,10 +125,8 @@ class BatchShape:
 
     def __init__(self, rows: Rows, fields: Mapping[str, list[SampleShape]], groups: int = 1) -> None:
         self._rows, self._fields, self._groups = rows, fields, groups
-        self.n_bytes = sum(shape.n_bytes for shapes in fields.values() for shape in shapes)
-        """Of its pixels."""
+        self.n_bytes = sum(shape.n_bytes for shapes in fields.values() for shape in shapes)  # of its pixels
         self.limits = Limits.of(rows.nbytes + self.n_bytes, 1 + sum(map(len, fields.values())))
-        """Of its file."""
 
     def stacked(self, arrays: Arrays) -> list[Stack]:
         """Return the fields of a prepared batch; ValueError if its rows, shapes or dtypes are not those expected."""
@@ -331,12 +324,9 @@ class PreparedBatch(NamedTuple):
     """A batch that an offload worker made, and what reading it cost."""
 
     arrays: dict[str, npt.NDArray[Any]]
-    n_bytes: int
-    """Of its file."""
-    seconds: float
-    """Without allocating memory, which only the first few batches need."""
-    cpu_seconds: float
-    """Of the reading thread."""
+    n_bytes: int  # of its file
+    seconds: float  # without allocating memory, which only the first few batches need
+    cpu_seconds: float  # of the reading thread
 
 
 class BatchReader:
@@ -363,7 +353,7 @@ class BatchReader:
                 then, used = time.perf_counter(), time.thread_time()
                 n_bytes, checksum = self._fill(memory, path)
                 if n_bytes > limits.n_bytes:
-                    raise bad_batch("damaged", f"{path}: must have at most {limits.n_bytes} bytes, and has {n_bytes}")
+                    raise bad_batch("damaged", f"{path}: must have at most {limits.n_bytes} bytes; it has {n_bytes}")
                 self._room = max(1, -(-n_bytes // DATA_ALIGNMENT)) * DATA_ALIGNMENT  # direct reads need complete blocks
         except FileNotFoundError:
             return None
@@ -409,15 +399,17 @@ def _checked_header(content: npt.NDArray[np.uint8], checksum: int, path: Any, li
     """Return the text of the header after the checksum."""
     n_bytes = content.nbytes
     if n_bytes < DATA_ALIGNMENT:
-        raise bad_batch("damaged", f"{path}: {n_bytes} bytes, too few for a prepared batch: it is truncated")
+        raise bad_batch(
+            "damaged", f"{path}: must have at least {DATA_ALIGNMENT} bytes; it has {n_bytes}: it is truncated"
+        )
     (length,) = _LENGTH.unpack_from(content.data)
     if length > limits.header_bytes or 8 + length > n_bytes or (8 + length) % DATA_ALIGNMENT:
         raise bad_batch(
-            "damaged", f"{path}: a header of {length} bytes in a file of {n_bytes}: it is truncated or damaged"
+            "damaged", f"{path}: found a header of {length} bytes in a file of {n_bytes}: it is truncated or damaged"
         )
     text = content[8 : 8 + length].tobytes()
     if not text.startswith(START):
-        raise bad_batch("foreign", f"{path}: the header does not begin like that of a prepared batch")
+        raise bad_batch("foreign", f"{path}: the header must begin with {START.decode()!r}: it is not a prepared batch")
     stated, found = text[len(START) : len(START) + CHECKSUM_PLACE.size], b"%08x" % checksum
     if stated != found:
         raise bad_batch("damaged", f"{path}: the checksum must be {stated!r}; found {found.decode()}: it is damaged")
@@ -437,14 +429,14 @@ class BatchWriter:
 
     def write(self, name: str | Path, content: BatchFile, *, dir_fd: int | None = None) -> None:
         """Write a file, new or over an existing one, and sync it."""
-        flags, pieces = (_O_DIRECT, self._aligned(content)) if self.direct else (0, content.pieces)
+        pieces = self._aligned(content)
         try:
-            _write(name, flags, pieces, content.n_bytes, dir_fd)
+            _write(name, _O_DIRECT if self.direct else 0, pieces, content.n_bytes, dir_fd)
         except OSError as error:
-            if not flags or error.errno not in _NO_DIRECT:
+            if not self.direct or error.errno not in _NO_DIRECT:
                 raise
             self.direct = False
-            self.write(name, content, dir_fd=dir_fd)
+            _write(name, 0, pieces, content.n_bytes, dir_fd)
 
     def _aligned(self, content: BatchFile) -> list[Any]:
         """Return the same bytes as aligned buffers of complete blocks."""
@@ -462,17 +454,15 @@ class BatchWriter:
         for piece in (head, *pieces):
             begin, end = end, end + len(piece)
             scratch[begin:end] = piece
-        parts = [scratch[: len(head)], in_place, scratch[len(head) : end]]
-        return [part for part in parts if len(part)]
+        return [part for part in (scratch[: len(head)], in_place, scratch[len(head) : end]) if len(part)]
 
 
 def _write(name: str | Path, flags: int, pieces: list[Any], n_bytes: int, dir_fd: int | None) -> None:
     handle = _open_to_write(name, flags, dir_fd)
     try:
-        left = [memoryview(piece) for piece in pieces]
-        end = 0
+        left, end = pieces.copy(), 0
         while left:
-            count = os.pwritev(handle, left[:_MAX_PIECES], end)
+            count = os.pwritev(handle, left, end)
             end += count
             while left and count >= len(left[0]):
                 count -= len(left.pop(0))

@@ -59,7 +59,8 @@ def parse_header(text: bytes, n_bytes: int, expected: dict[str, Any], path: Any)
         declined = described.get("declined")
     except MALFORMED as error:
         raise bad_batch(
-            "foreign", f"{path}: not a batch of Headrace, though its checksum is right ({_error_text(error)})"
+            "foreign",
+            f"{path}: the header must be that of a prepared batch ({_error_text(error)})",
         ) from None
     if labels["version"] != VERSION:
         found = show(labels["version"])
@@ -75,7 +76,7 @@ def parse_header(text: bytes, n_bytes: int, expected: dict[str, Any], path: Any)
     try:
         return FileLayout(n_bytes, _parse_tensors(header, data, n_bytes))
     except MALFORMED as error:
-        raise bad_batch("foreign", f"{path}: its tensors do not fit the file ({_error_text(error)})") from None
+        raise bad_batch("foreign", f"{path}: its tensors must cover the file exactly ({_error_text(error)})") from None
 
 
 def _parse_tensors(
@@ -118,6 +119,6 @@ def _error_text(error: BaseException) -> str:
 
 def bad_batch(kind: str, message: str) -> BadPreparedBatch:
     """Return the error for a batch that cannot be used."""
-    error = BadPreparedBatch(f"{message}; the host makes this batch itself")
+    error = BadPreparedBatch(message)
     error.kind = kind
     return error

@@ -8,7 +8,6 @@ type or out of range.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -22,16 +21,16 @@ MAX_TEXT = 300
 _MAX_EPOCH = 2**32 - 1
 _MAX_POSITION = 2**48
 _MAX_PROCESS = 2**31 - 1
-_MAX_COUNT = 2**20
-_MAX_SECONDS = 1e9
-_MAX_BYTES = 2.0**63
+_LIMITS = {
+    **dict.fromkeys(("busy_seconds", "seconds_per_batch", "cpu_seconds", "cpu_share", "joules"), 1e9),
+    **dict.fromkeys(("ranks", "threads"), 2**20),
+    "mean_bytes": 2.0**63,
+}
 
 # Exceptions, beside OSError, that code may raise when it takes untrusted values apart.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 State: TypeAlias = Literal["working", "waiting", "full", "refused", "trouble", "ended"]
-Energy: TypeAlias = Literal["counter", "model", "none"]
-_Document = TypeVar("_Document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,52 +49,36 @@ class HostRequest:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> HostRequest:
         """Read the host's cell; ValueError if its version or a value is wrong."""
-        found = read_document(cls, document, "the host's cell")
-        _check_names(found.session)
-        _check_process(found.process)
-        _check_stretches("stretches", found.stretches)
-        return found
+        return _read_cell(cls, document, "the host's cell", "stretches")
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """What an offload worker writes to the cell of a rank."""
 
-    session: str
-    """The session of the host that it works for."""
-    worker: str
-    """The random name of the process."""
-    beat: int
-    """Increases at least every half second while the process is alive."""
+    session: str  # the session of the host that it works for
+    worker: str  # the random name of the process
+    beat: int  # increases at least every half second while the process is alive
     state: State
-    reason: str = ""
-    """Why it refuses, or what is wrong."""
-    marks: tuple[Stretch, ...] = ()
-    """The batches that are published."""
-    batches: int = 0
-    """Published for this rank."""
-    busy_seconds: float = 0.0
-    """How long there was work for this rank, including the turns of other ranks."""
+    reason: str = ""  # why it refuses, or what is wrong
+    marks: tuple[Stretch, ...] = ()  # the batches that are published
+    batches: int = 0  # published for this rank
+    busy_seconds: float = 0.0  # how long there was work for this rank, including the turns of other ranks
     seconds_per_batch: float | None = None
     """Mean of the last batches for this rank, including the turns of other ranks, without waiting for the host."""
-    ahead_bytes: int = 0
-    """How many bytes of unread batches this rank may have."""
-    held_bytes: int = 0
-    """How many it has."""
-    ranks: int = 1
-    """Ranks that the offload worker serves now."""
+    ahead_bytes: int = 0  # how many bytes of unread batches this rank may have
+    held_bytes: int = 0  # how many it has
+    ranks: int = 1  # ranks that the offload worker serves now
     threads: int = 1
-    cpu_share: float = 1.0
-    """Of the core of each thread."""
-    cpu_seconds: float = 0.0
-    """Of the process, like everything below."""
+    cpu_share: float = 1.0  # of the core of each thread
+    cpu_seconds: float = 0.0  # of the process, like everything below
     peak_bytes: int = 0
     mean_bytes: float = 0.0
     written_bytes: int = 0
     read_bytes: int = 0
     joules: float | None = None
-    energy: Energy = "none"
-    """Source of `joules`: the machine's counter, stated watts, or none."""
+    energy: Literal["counter", "model", "none"] = "none"
+    """Source of `joules`, which Headrace's own worker does not count."""
     process: Process = UNKNOWN
 
     @property
@@ -114,17 +97,11 @@ class Heartbeat:
         if document.get("version") == VERSION and document.get("worker") is None:
             return None
         document = {**document, "seconds_per_batch": document.get("seconds_a_batch")}
-        found = read_document(cls, document, "the offload worker's cell")
-        _check_names(found.session, found.worker)
-        _check_process(found.process)
-        _check_stretches("marks", found.marks)
-        for name in ("busy_seconds", "seconds_per_batch", "cpu_seconds", "cpu_share", "joules"):
-            _check_limit(name, getattr(found, name) or 0.0, _MAX_SECONDS)
-        for name in ("ranks", "threads"):
-            _check_limit(name, getattr(found, name), _MAX_COUNT)
-        _check_limit("mean_bytes", found.mean_bytes, _MAX_BYTES)
+        found = _read_cell(cls, document, "the offload worker's cell", "marks")
         return replace(found, reason=short_text(found.reason))
 
+
+_Cell = TypeVar("_Cell", HostRequest, Heartbeat)
 
 NO_WORKER: dict[str, Any] = {"version": VERSION, "worker": None}
 """The offload worker's cell before a worker has written it."""
@@ -133,42 +110,39 @@ NO_WORKER: dict[str, Any] = {"version": VERSION, "worker": None}
 # Checks of untrusted values.
 
 
-def read_document(kind: type[_Document], document: dict[str, Any], where: str) -> _Document:
-    """Return a document of this version as a dataclass; ValueError if it is another version or not valid."""
+def _read_cell(kind: type[_Cell], document: dict[str, Any], where: str, stretches: str) -> _Cell:
+    """Return a document as a dataclass; ValueError if it has another version or a value is not valid."""
     if document.get("version") != VERSION:
         raise ValueError(
             f"the exchange has version {show(document.get('version'))}, and this Headrace reads version {VERSION}: "
             f"use the same Headrace on both sides"
         )
     try:
-        return DocumentReader(strict=False).read(kind, document, where)
+        found = DocumentReader(strict=False).read(kind, document, where)
     except RecursionError:
         raise ValueError(f"{where} is nested too deeply") from None
-
-
-def _check_names(*names: str) -> None:
-    for name in names:
+    for name in (found.session, getattr(found, "worker", found.session)):
         if not NAME_PATTERN.fullmatch(name):
-            raise ValueError(f"a session or worker must be 1 to 64 letters, digits, '-' and '_'; found {show(name)}")
+            raise ValueError(f"a session or worker must be 1 to 64 letters, digits, '-' and '_'; got {show(name)}")
+    for name, limit in _LIMITS.items():
+        _check_limit(name, getattr(found, name, None) or 0.0, limit)
+    _check_limit("process", found.process.number, _MAX_PROCESS)
+    _check_stretches(stretches, getattr(found, stretches))
+    return found
 
 
-def _check_limit(name: str, value: float, limit: float) -> None:
-    if value > limit:
-        raise ValueError(f"{name} must be at most {limit:g}; found {value:g}")
-
-
-def _check_process(process: Process) -> None:
-    _check_limit("process", process.number, _MAX_PROCESS)
-
-
-def _check_stretches(name: str, stretches: Iterable[Stretch]) -> None:
-    stretches = tuple(stretches)
+def _check_stretches(name: str, stretches: tuple[Stretch, ...]) -> None:
     _check_limit(f"the length of {name}", len(stretches), MAX_STRETCHES)
     for each in stretches:
         _check_limit("epoch", each.epoch, _MAX_EPOCH)
         _check_limit(name, max(each[1:]), _MAX_POSITION)
         if each.start > each.stop or each.bottom > each.top:
-            raise ValueError(f"{name} must not end before they start; found {list(each)}")
+            raise ValueError(f"{name} must not end before they start; got {list(each)}")
+
+
+def _check_limit(name: str, value: float, limit: float) -> None:
+    if value > limit:
+        raise ValueError(f"{name} must be at most {limit:g}; got {value:g}")
 
 
 def parse_object(content: bytes | str) -> dict[str, Any]:

@@ -44,13 +44,7 @@ _FOLDER = os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 # A handle that only names a folder. Unlike one for listing, it needs no round trip of its own over NFS.
 _NAMING = getattr(os, "O_PATH", os.O_RDONLY)
 _LINK = {errno.ELOOP, errno.EMLINK, errno.ENOTDIR}  # EMLINK on FreeBSD; ENOTDIR where O_DIRECTORY is checked first
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_NOT_REGULAR = "must be a regular file, not a symbolic link, FIFO, socket, device or folder"
 Document = TypeVar("Document")
 
 
@@ -72,18 +66,15 @@ def open_file(path: str | os.PathLike[str], flags: int = os.O_RDONLY, *, dir_fd:
     try:
         handle = os.open(path, flags | _FILE, FILE_MODE, dir_fd=dir_fd)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EMLINK):
-            raise Refused(path, "must be a regular file, and is a symbolic link") from None
-        if error.errno == errno.ENXIO:  # a FIFO without a reader, or a socket
-            raise Refused(path, "must be a regular file, and is a FIFO or a socket") from None
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):  # ENXIO: a FIFO without a reader, or a socket
+            raise Refused(path, _NOT_REGULAR) from None
         raise
     status = os.fstat(handle)
-    if stat.S_ISREG(status.st_mode) and (status.st_nlink < 2 or not flags & (os.O_WRONLY | os.O_RDWR)):
+    is_regular = stat.S_ISREG(status.st_mode)
+    if is_regular and (status.st_nlink < 2 or not flags & (os.O_WRONLY | os.O_RDWR)):
         return handle
     os.close(handle)
-    if stat.S_ISREG(status.st_mode):
-        raise Refused(path, f"must have one name, and has {status.st_nlink} (hard links)")
-    raise Refused(path, f"must be a regular file, and is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}")
+    raise Refused(path, f"must have one name; it has {status.st_nlink} hard links" if is_regular else _NOT_REGULAR)
 
 
 def read_small_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
@@ -92,7 +83,7 @@ def read_small_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     try:
         n_bytes = os.fstat(handle).st_size
         if n_bytes > max_bytes:
-            raise Refused(path, f"must have at most {max_bytes} bytes, and has {n_bytes}")
+            raise Refused(path, f"must have at most {max_bytes} bytes; it has {n_bytes}")
         pieces, left = [], max_bytes
         while left and (piece := os.read(handle, min(left, 1 << 20))):
             pieces.append(piece)
@@ -129,7 +120,7 @@ def _open_folder(name: str, dir_fd: int | None, *, listing: bool) -> int:
         return os.open(name, _FOLDER | (os.O_RDONLY if listing else _NAMING), dir_fd=dir_fd)
     except OSError as error:
         if error.errno in _LINK:
-            raise Refused(name, "must be a folder, and is a symbolic link or a file") from None
+            raise Refused(name, "must be a folder, not a symbolic link or a file") from None
         raise
 
 
@@ -161,19 +152,10 @@ def remove_file(name: str, *, dir_fd: int) -> None:
 
 def is_folder(path: Path) -> bool:
     """Whether the path is a folder itself, not a link to one."""
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
+    return path.is_dir() and not path.is_symlink()
 
 
-# Cells: files of 4096 bytes that one side writes in place, again and again, and the other reads.
-#
-#     "headrace " crc32c as 8 hexadecimal digits " " JSON in UTF-8, spaces up to 4095 bytes, line feed
-#
-# They are written in place because of network file systems: a file that is opened again shows its new content
-# (close-to-open), but a name may lead to the old file for a minute. The checksum covers everything after it, so a read
-# during a write sees a wrong checksum and is repeated.
+# Cells: files of 4096 bytes that one side writes in place, again and again, and the other reads (spec/exchange.md §2).
 
 
 def pack_cell(document: dict[str, Any]) -> bytes:

@@ -78,6 +78,15 @@ def make_rank_folder(folder: Path, request: HostRequest, recipe: bytes, rows: np
         raise
 
 
+def max_rows(samples: int) -> int:
+    """Return the maximum length of a selection: 16 rows per sample of the dataset, or 2^24 if that is more.
+
+    Whoever makes a dataset of 2000 small images last for an hour repeats each of them some thousand times. 2^24 rows
+    are 128 MB, which an offload worker holds once per recipe.
+    """
+    return max(1 << 24, 16 * samples)
+
+
 def read_rows(path: Path, max_rows: int) -> npt.NDArray[np.int64] | None:
     """Read the rows of a selection; None if there is none, ValueError or OSError if it is not an array of int64."""
     try:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import json
 import os
 import weakref
@@ -79,9 +77,8 @@ class HostExchange:
         self._rejected = Counter[str]()
         self._read_bytes = self._read_batches = 0
         self._reader = BatchReader(Origin(run, self.session, digest(content)), take=take)
-        self._process = os.getpid()
         if not self.path.is_dir():
-            raise ExchangeError(f"{self.path}: no such folder; create or mount the exchange folder on both sides")
+            raise ExchangeError(f"{self.path}: no such folder: create or mount the exchange folder on both sides")
         try:
             remove_dead_ranks(self.path)
             if rank == 0:
@@ -92,8 +89,7 @@ class HostExchange:
                 f"{self.path}: the exchange folder cannot be used: {error.strerror or error}; both sides must be able "
                 f"to write to it"
             ) from error
-        weakref.finalize(self, self._heartbeat.drop).atexit = False  # at exit it is closed
-        _open.add(self)
+        weakref.finalize(self, self._heartbeat.drop).atexit = False  # at exit, the heartbeat closes itself
 
     def request(self, stretches: Iterable[Stretch], *, soon: bool = True) -> None:
         """Set which batches are wanted, those of the first stretch first. Replaces the request before.
@@ -119,7 +115,7 @@ class HostExchange:
                 worker could not make it.
 
         """
-        last = self._own(self._heartbeat.near.last)
+        last = self._own(self._heartbeat.worker_cell.last)
         known = last is not None and is_within(name, last.marks)  # the offload worker may be several batches ahead
         if not known and not self.ready(name):
             return None
@@ -129,7 +125,9 @@ class HostExchange:
             if prepared is None:
                 if known and not self.ready(name):
                     return None  # another offload worker has taken over, and has not made it yet
-                raise bad_batch("unreadable", f"{path}: the offload worker has published it, but there is no such file")
+                raise bad_batch(
+                    "unreadable", f"{path}: the offload worker has published it, but the file does not exist"
+                )
         except BadPreparedBatch as error:
             self._rejected[error.kind] += 1
             raise
@@ -142,6 +140,7 @@ class HostExchange:
         return self._own(self._heartbeat.read(max_age))
 
     def _own(self, beat: Heartbeat | None) -> Heartbeat | None:
+        """Return a heartbeat if it is for this session, and not for an earlier loader with the same run and rank."""
         return beat if beat is not None and beat.session == self.session else None
 
     @property
@@ -181,23 +180,10 @@ class HostExchange:
 
     def close(self) -> None:
         """Remove all files of this rank, and the run if no other rank is left. Never raises; may be called again."""
-        if self._process == os.getpid():
-            self._heartbeat.close()
+        self._heartbeat.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-_open: weakref.WeakSet[HostExchange] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for exchange in list(_open):
-        with contextlib.suppress(Exception):
-            exchange.close()
-
-
-atexit.register(_close_all)

@@ -6,6 +6,7 @@ So a training step never waits for the folder, and a folder that disappears is c
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -40,11 +41,12 @@ class HostHeartbeat:
         self._read_at = 0.0
         self._found: Heartbeat | None = None
         self._wake = threading.Event()
-        self.near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self.worker_cell = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self.trouble: str | None = None
         self._make_folder()
         self._thread = threading.Thread(target=self._run, name="headrace-exchange", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def request(self, stretches: tuple[Stretch, ...], *, soon: bool) -> None:
         """Set what is requested; written at once if `soon`, else with the next heartbeat."""
@@ -58,7 +60,7 @@ class HostHeartbeat:
         if now - self._read_at < max_age:
             return self._found
         try:
-            beat = self.near.read()
+            beat = self.worker_cell.read()
         except (OSError, ValueError):
             beat = None
         self._found, self._read_at = beat, now  # in this order, for other threads
@@ -66,12 +68,14 @@ class HostHeartbeat:
 
     @property
     def silent_seconds(self) -> float:
-        if self.near.silent_seconds > SILENT_SECONDS:
+        if self.worker_cell.silent_seconds > SILENT_SECONDS:
             self.read()  # maybe this process was frozen
-        return self.near.silent_seconds
+        return self.worker_cell.silent_seconds
 
     def close(self) -> None:
-        """End the thread, which removes all files first."""
+        """End the thread, which removes all files first. Does nothing in a forked child."""
+        if self._process.number != os.getpid():
+            return
         self._stopped = True
         self._wake.set()
         if self._thread is not threading.current_thread():
@@ -100,6 +104,7 @@ class HostHeartbeat:
                 time.sleep(early)
             self._wake.clear()
         self._remove()
+        atexit.unregister(self.close)
 
     def _write(self) -> None:
         """Write the cell, unless another loader of the same run and rank has taken the folder over."""
@@ -131,7 +136,7 @@ class HostHeartbeat:
 
     def _remove(self) -> None:
         """Write that nothing is wanted any more, then remove all files."""
-        if self._lost or self._process.number != os.getpid():
+        if self._lost:
             return
         with contextlib.suppress(OSError):
             write_cell(self._folder / HOST_CELL, self._request().to_json())

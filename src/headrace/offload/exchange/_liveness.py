@@ -26,8 +26,7 @@ _PROC = Path("/proc")
 class Process(NamedTuple):
     """A process, distinct from a later one with the same number."""
 
-    machine: str
-    """Identifies the boot and the namespace of process numbers; empty if unknown."""
+    machine: str  # identifies the boot and the namespace of process numbers; empty if unknown
     number: int
     started: int
 

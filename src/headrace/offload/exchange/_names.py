@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of an exchange (spec/exchange.md): of its files, of batches, of runs and sessions.
-
-EXCHANGE/
-  RUN/                          one training
-    plan-EPOCH.json             written by rank 0, read by the others
-    rank-RANK/                  one loader; everything below is created and removed with this folder
-      recipe.json  rows.npy     what to prepare; written once, before `host`
-      host                      a cell that the host writes and the offload worker reads
-      near                      a cell that the offload worker writes and the host reads
-      EPOCH-START-STOP-NUMBER.safetensors
-"""
+"""The names of an exchange (spec/exchange.md §1): of its files, of batches, of runs and sessions."""
 
 from __future__ import annotations
 
@@ -42,8 +32,7 @@ class BatchName(NamedTuple):
     rank: int
     start: int
     stop: int
-    number: int
-    """Counted from `start`."""
+    number: int  # counted from `start`
 
 
 class Stretch(NamedTuple):
@@ -65,8 +54,7 @@ class Origin(NamedTuple):
 
     run: str
     session: str
-    recipe: str
-    """Digest of the recipe's file."""
+    recipe: str  # digest of the recipe's file
 
 
 def run_folder(exchange: Path, run: str) -> Path:

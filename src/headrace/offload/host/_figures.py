@@ -1,32 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of offloading for the user: one log line per epoch, and `offload` of `Loader.stats`."""
+"""What a loader has learned about both sides, and reports: log lines, and `offload` of `Loader.stats`."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.offload._cost import ProcessCost
-from headrace.offload.host._pace import BUSY
-from headrace.offload.host._schedule import OffloadKnowledge
+from headrace.offload.exchange._documents import short_text
+from headrace.offload.host._pace import BUSY, HostPace
 from headrace.offload.host._supply import REDONE, OffloadCounts
-from headrace.offload.strategies._times import seconds_text
+from headrace.units import seconds_text
 
 _MAX_EPOCHS = 1000
+_WORKER_FIGURES = (
+    "state", "reason", "batches", "cpu_seconds", "peak_bytes", "mean_bytes", "read_bytes", "written_bytes"
+)  # fmt: skip
 
 _log = logging.getLogger("headrace.loader")
 
 
-@dataclass(frozen=True, slots=True)
-class Watts:
-    """Power of a core while it is busy, above its idle power.
+@dataclass(slots=True)
+class OffloadKnowledge:
+    """What is known about both sides, from one epoch to the next."""
 
-    Assumed, not measured: a core of a server, and the processor of a computational storage device.
-    """
+    pace: HostPace | None = None
+    worker_seconds: float | None = None
+    link_seconds: float = 0.0
+    take_seconds: float = 0.0
+    off: str | None = None
+    iterations: int = 0
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    """What the offload worker contributed to each epoch."""
+    logged: set[str] = field(default_factory=set)
 
-    host: float = 6.0
-    worker: float = 2.0
+    def turn_off(self, why: str) -> None:
+        """Note why the offload worker is not used, and log it once per kind of reason."""
+        self.off = short_text(why)
+        kind = why.split(":", maxsplit=1)[0]
+        if kind not in self.logged:
+            self.logged.add(kind)
+            _log.warning("offloading is off: %s", self.off)
 
 
 def report_epoch(knowledge: OffloadKnowledge, epoch: int, batches: int, prepared: int, seconds: float) -> None:
@@ -66,15 +82,10 @@ def summarise_offload(
     engine: dict[str, Any],
     exchange: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the figures for `Loader.stats`.
-
-    The host's `cpu_seconds` are those of the threads that make batches. Its `joules` are these seconds times `Watts`;
-    the offload worker's are its own figure, if it has one.
-    """
-    watts = Watts()
+    """Return the figures for `Loader.stats`. The host's `cpu_seconds` are those of the threads that make batches."""
     busy = sum(engine.get(name, 0.0) for name in BUSY)
-    cpu_seconds = engine.get("cpu_seconds", busy)
-    pace = knowledge.pace
+    pace, used = knowledge.pace, exchange or {"read_bytes": 0, "worker": None}
+    worker = used["worker"]
     return {
         "strategy": strategy,
         "off": knowledge.off,
@@ -96,26 +107,13 @@ def summarise_offload(
         "epochs": [dict(epoch) for epoch in knowledge.epochs],
         "host": {
             "busy_seconds": busy,
-            "cpu_seconds": cpu_seconds,
+            "cpu_seconds": engine.get("cpu_seconds", busy),
             "process_cpu_seconds": cost.cpu_seconds,
             "peak_bytes": cost.peak_bytes,
             "mean_bytes": cost.mean_bytes,
             "read_bytes": engine.get("bytes_read", 0.0),
-            "exchange_bytes": 0 if exchange is None else exchange["read_bytes"],
-            "joules": watts.host * cpu_seconds,
-            "energy": "model",
+            "exchange_bytes": used["read_bytes"],
         },
-        "worker": None if exchange is None else _worker_figures(exchange["worker"], watts),
-        "exchange": None if exchange is None else {name: exchange[name] for name in exchange if name != "worker"},
-        "watts": asdict(watts),
+        "worker": worker and {name: worker[name] for name in _WORKER_FIGURES},
+        "exchange": exchange and {name: exchange[name] for name in exchange if name != "worker"},
     }
-
-
-def _worker_figures(beat: dict[str, Any] | None, watts: Watts) -> dict[str, Any] | None:
-    if beat is None:
-        return None
-    kept = ("state", "reason", "batches", "cpu_seconds", "peak_bytes", "mean_bytes", "read_bytes", "written_bytes")
-    joules, energy = beat["joules"], beat["energy"]
-    if joules is None:
-        joules, energy = watts.worker * beat["cpu_seconds"], "model"
-    return {**{name: beat[name] for name in kept}, "joules": joules, "energy": energy}

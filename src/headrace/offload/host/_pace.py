@@ -6,12 +6,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from headrace.loader.supply import Meters
-from headrace.offload.strategies._times import Times
 
 BUSY = ("read_seconds", "decode_seconds", "transform_seconds")
 """The engine's counters of busy seconds."""
@@ -20,22 +19,15 @@ _WAITING_SHARE = 0.03
 # A shorter wait is the time that the code itself takes.
 _MIN_COUNTED_SECONDS = 0.0002
 _REMEMBERED = 256
-_MIN_SECONDS = 1e-6
+MIN_SECONDS = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class HostPace:
+class HostPace(NamedTuple):
     """Seconds per batch of the host and of the trainer."""
 
     host: float
     step: float
-    reading: float
-    """The part of `host` in which its threads waited for storage."""
-
-    def with_worker(self, worker: float, link: float, take: float) -> Times:
-        """Add the offload worker's seconds per batch, and how long a read takes in elapsed and in CPU time."""
-        worker = max(worker, _MIN_SECONDS)
-        return Times(host=self.host, worker=worker, step=self.step, link=link, take=take, reading=self.reading)
+    reading: float  # the part of `host` in which its threads waited for storage
 
 
 class PaceMeter:
@@ -79,4 +71,4 @@ class PaceMeter:
         else:
             return None
         reading = work["read_seconds"] / busy if busy else 0.0
-        return HostPace(max(seconds, _MIN_SECONDS), median(steps), reading * seconds)
+        return HostPace(max(seconds, MIN_SECONDS), median(steps), reading * seconds)

@@ -64,7 +64,7 @@ class PreparedBatches:
             shapes: Computes what batches must contain.
             samples: Returns the samples of a batch. Called by the reading thread.
             read_ahead: How many batches are read ahead.
-            sample_memory: Called regularly, to measure the memory of this process.
+            sample_memory: Called at intervals, to measure the memory of this process.
 
         """
         self._exchange, self._last, self._shapes, self._samples = exchange, last, shapes, samples
@@ -73,7 +73,7 @@ class PreparedBatches:
         self._failed: str | None = None
         self._changed = threading.Condition()
         self._ready: dict[int, tuple[Samples, list[Stack]]] = {}
-        self._bad: dict[int, str] = {}
+        self._bad: set[int] = set()
         self._skipped: set[int] = set()
         self._top = self._bottom = last.number + 1
         self._next: Stretch | None = None
@@ -225,17 +225,13 @@ class PreparedBatches:
         """Read one batch, or wait a little."""
         if time.monotonic() - self._updated > self._max_beat_age:
             self.update()
-        number = self._top - 1
-        if self._has_enough:
-            with self._changed:
-                if self._has_enough and not self._ended:
-                    self._changed.wait(_BEAT_AGE_SECONDS)
-            return
-        if (early := self._read_at - time.monotonic()) > 0:
-            with self._changed:
+        with self._changed:
+            pause = _BEAT_AGE_SECONDS if self._has_enough else self._read_at - time.monotonic()
+            if pause > 0:
                 if not self._ended:
-                    self._changed.wait(early)
-            return
+                    self._changed.wait(pause)
+                return
+        number = self._top - 1
         try:
             self._read(number)
         except (BadPreparedBatch, _WrongBatch) as error:
@@ -248,7 +244,7 @@ class PreparedBatches:
             self._expected = (number, samples, self._shapes.of(samples[0]))
         _, samples, shape = self._expected
         if shape is None:
-            raise _WrongBatch("a sample of it cannot be transformed")
+            raise _WrongBatch("one of its samples cannot be transformed")
         name = self._last._replace(number=number)
         prepared = None if self._exchange is None else self._exchange.read(name, shape.limits)
         if prepared is None:
@@ -282,8 +278,8 @@ class PreparedBatches:
                 self._unreported += 1
                 if found is None:
                     level = logging.INFO if self._bad else logging.WARNING  # warn once per epoch
-                    self._bad[number] = why
-                    _log.log(level, "batch %d of epoch %d is made by the host: %s", number, self._last.epoch, why)
+                    self._bad.add(number)
+                    _log.log(level, "the host makes batch %d of epoch %d itself: %s", number, self._last.epoch, why)
                 else:
                     self._ready[number] = found
                 self._pass_skipped()

@@ -10,23 +10,21 @@ and the others wait for them, so that all follow the same pattern.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
 
 from headrace.documents import DocumentReader
 from headrace.errors import LoaderError
 from headrace.loader.supply import EpochPlan, InvalidState, LoaderState, StopSign, check
 from headrace.offload.exchange import HostExchange, Stretch
 from headrace.offload.exchange._documents import short_text
-from headrace.offload.host._pace import HostPace
+from headrace.offload.host._figures import OffloadKnowledge, report_epoch
+from headrace.offload.host._pace import MIN_SECONDS
 from headrace.offload.host._supply import OffloadSupply
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
-from headrace.offload.strategies._strategies import Decision, Outlook, Strategy
-from headrace.offload.strategies._times import Times
+from headrace.offload.strategies._strategies import Decision, Outlook, Strategy, Times
 
 CALIBRATION = 10
 """Host batches before the first decision, if nothing is known from an earlier epoch."""
@@ -40,48 +38,13 @@ _POLL_SECONDS = 0.005
 # Slots between two measurements, and the precision of requests while nothing is planned.
 _MEASURE_SLOTS = 16
 
-_log = logging.getLogger("headrace.loader")
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedDecision:
-    """What rank 0 has decided at a slot; without a pattern it could not decide yet."""
-
-    pattern: Pattern | None
-    off: str | None
-
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan:
     """What rank 0 publishes for the other ranks of an epoch."""
 
     iteration: int
-    decisions: dict[str, PublishedDecision]
-    """By slot."""
-
-
-@dataclass(slots=True)
-class OffloadKnowledge:
-    """What is known about both sides, from one epoch to the next."""
-
-    pace: HostPace | None = None
-    worker_seconds: float | None = None
-    link_seconds: float = 0.0
-    take_seconds: float = 0.0
-    off: str | None = None
-    iterations: int = 0
-    plans: list[dict[str, Any]] = field(default_factory=list)
-    epochs: list[dict[str, Any]] = field(default_factory=list)
-    """What the offload worker contributed to each epoch."""
-    logged: set[str] = field(default_factory=set)
-
-    def turn_off(self, why: str) -> None:
-        """Note why the offload worker is not used, and log it once per kind of reason."""
-        self.off = why
-        kind = why.split(":", maxsplit=1)[0]
-        if kind not in self.logged:
-            self.logged.add(kind)
-            _log.warning("offloading is off: %s", why)
+    decisions: dict[str, Decision]  # by slot; one without a pattern says that rank 0 could not decide yet
 
 
 class EpochRecord:
@@ -170,6 +133,11 @@ class EpochScheduler:
         measure_at = (slot // _MEASURE_SLOTS + 1) * _MEASURE_SLOTS
         return measure_at if self._decided or self._due <= slot else min(measure_at, self._due)
 
+    def finish(self, supply: OffloadSupply, prepared: int, seconds: float) -> None:
+        """Measure the last slots, which are all slots of a short epoch, and report what the epoch gained."""
+        self._measure(supply)
+        report_epoch(self._knowledge, self.epoch, supply.turns.batches, prepared, seconds)
+
     # What the offload worker should make.
 
     def request(self, supply: OffloadSupply) -> None:
@@ -232,8 +200,7 @@ class EpochScheduler:
             return self._read_decision(exchange, slot, stop), None
         decision, times = self._judge(supply)
         if self._plan.world_size > 1 and exchange is not None:
-            published = PublishedDecision(decision and decision.pattern, decision and decision.off)
-            self._published.decisions[str(slot)] = published
+            self._published.decisions[str(slot)] = decision or Decision(None)
             exchange.publish_plan(self.epoch, asdict(self._published))
             if exchange.trouble is not None:
                 return Decision(HOST_ONLY, f"the exchange folder: {exchange.trouble}"), times
@@ -246,7 +213,8 @@ class EpochScheduler:
             return Decision(HOST_ONLY, f"the offload worker refuses: {beat.reason}"), None
         if known.pace is None or known.worker_seconds is None or prepared.lost is not None:
             return None, None
-        times = known.pace.with_worker(known.worker_seconds, known.link_seconds, known.take_seconds)
+        pace, worker = known.pace, max(known.worker_seconds, MIN_SECONDS)
+        times = Times(pace.host, worker, pace.step, known.link_seconds, known.take_seconds, pace.reading)
         capacity = beat.ahead_bytes // prepared.batch_bytes if beat is not None and prepared.batch_bytes else None
         return self._strategy.decide(times, Outlook(remaining, prepared.published, capacity)), times
 
@@ -261,9 +229,7 @@ class EpochScheduler:
                     plan = DocumentReader().read(PublishedPlan, document, "the plan")
                     if plan.iteration == self._published.iteration and str(slot) in plan.decisions:
                         decided = plan.decisions[str(slot)]
-                        if decided.pattern is None:
-                            return None
-                        return Decision(decided.pattern, None if decided.off is None else short_text(decided.off))
+                        return None if decided.pattern is None else decided
                     found = "a plan without this decision"
             except (ValueError, RecursionError) as error:  # written by somebody else; rank 0 may still write its own
                 found = short_text(f"a plan that is not valid ({error})")

@@ -23,10 +23,11 @@ from headrace.loader.supply import EpochPlan, EpochStart, LoaderState, SupplyCon
 from headrace.offload._cost import CostMeter
 from headrace.offload.exchange import BatchName, HostExchange
 from headrace.offload.exchange._batch_file import BatchShapes, Buffers
-from headrace.offload.host._figures import report_epoch, summarise_offload
+from headrace.offload.exchange._folder import max_rows
+from headrace.offload.host._figures import OffloadKnowledge, summarise_offload
 from headrace.offload.host._pace import PaceMeter
 from headrace.offload.host._reader import READ_AHEAD, PreparedBatches
-from headrace.offload.host._schedule import EpochRecord, EpochScheduler, OffloadKnowledge
+from headrace.offload.host._schedule import EpochRecord, EpochScheduler
 from headrace.offload.host._supply import OffloadCounts, OffloadSupply, Turns
 from headrace.offload.strategies._patterns import HOST_ONLY
 from headrace.offload.strategies._strategies import Strategy
@@ -44,34 +45,34 @@ class OffloadSession:
         self._exchange: HostExchange | None = None
         self._process = os.getpid()
         self._world_size = 0
-        self._meter = CostMeter(watts=0.0)  # the host's energy follows from its threads' CPU seconds
+        self._meter = CostMeter()
         self._counts = OffloadCounts()
         self.knowledge = OffloadKnowledge()
+        limit = max_rows(context.dataset.manifest.samples)
         if not context.fields:
-            self.knowledge.turn_off("fields: none of them is an image or a mask")
+            self.knowledge.turn_off("fields: at least one must be an image or a mask")
         elif context.weighted:
-            self.knowledge.turn_off("weights: the offload worker does not have them")
+            self.knowledge.turn_off("weights: samples that are drawn by weight cannot be offloaded")
+        elif context.dataset.rows is not None and len(context.dataset) > limit:
+            self.knowledge.turn_off(f"indices: at most {limit} can be offloaded; got {len(context.dataset)}")
         self._refused = self.knowledge.off is not None
 
     def start(self, epoch: EpochStart) -> tuple[OffloadSupply, Callable[[int], LoaderState]] | None:
         """Begin an epoch and return (supply, state_after); None if the host makes all batches of it."""
-        begun, plan, gather, source = epoch.state, epoch.plan, epoch.gather, epoch.source
-        strategy = self._strategy
-        if self._refused:
+        begun, plan, strategy = epoch.state, epoch.plan, self._strategy
+        if self._refused or not plan.remaining:
             return None
         if plan.world_size > 1 and not strategy.follows_pattern:
             raise ValueError(
                 f"strategy must be 'paced' or 'mte' with {plan.world_size} ranks, which must take the same batches at "
                 f"the same time; got {strategy.name!r}"
             )
-        if not plan.remaining:
-            return None
         exchange = self._connect(plan, epoch.recipe)
         prepared = PreparedBatches(
             exchange,
             BatchName(begun.epoch, plan.rank, plan.start, plan.stop, plan.remaining - 1),
             shapes=self._shapes,
-            samples=partial(samples_of, epoch.make_batches(True), gather=gather),
+            samples=partial(samples_of, epoch.make_batches(True), gather=epoch.gather),
             read_ahead=min(READ_AHEAD, self._context.batches_ahead),
             sample_memory=self._meter.sample,
         )
@@ -82,22 +83,19 @@ class OffloadSession:
         if given is not None:
             scheduler.follow(given)
         supply = OffloadSupply(
-            epoch.make_batches(False),
-            epoch.make_batches(True),
-            gather,
-            source,
+            epoch,
             prepared,
             Turns(plan.remaining, given or (HOST_ONLY if strategy.follows_pattern else None)),
             ahead=self._context.batches_ahead,
             pace=PaceMeter(
                 self._context.meters,
-                source.stats,
+                epoch.source.stats,
                 threads=self._context.threads,
                 images_per_batch=plan.batch_size * len(self._context.fields),
             ),
             counts=self._counts,
             decide=scheduler.update,
-            finished=partial(report_epoch, self.knowledge, begun.epoch),
+            finished=scheduler.finish,
         )
         scheduler.request(supply)
         prepared.start()
@@ -130,20 +128,15 @@ class OffloadSession:
 
     def stats(self, engine: dict[str, Any]) -> dict[str, Any]:
         """Return which side made how many batches, and what both sides used."""
-        exchange = self._exchange if self._process == os.getpid() else None
+        exchange = None if self._exchange is None else self._exchange.stats()
         return summarise_offload(
-            self._strategy.name,
-            self.knowledge,
-            self._counts,
-            self._meter.cost(),
-            engine,
-            None if exchange is None else exchange.stats(),
+            self._strategy.name, self.knowledge, self._counts, self._meter.cost(), engine, exchange
         )
 
     def close(self) -> None:
         """Remove the files of this loader from the exchange folder."""
         exchange, self._exchange = self._exchange, None
-        if exchange is not None and self._process == os.getpid():
+        if exchange is not None:
             exchange.close()
 
     def drop(self) -> None:

@@ -11,10 +11,8 @@ from typing import Literal, TypeAlias
 
 from headrace.loader.supply import (
     Draft,
-    EpochBatches,
-    Gather,
+    EpochStart,
     PixelBatch,
-    PixelSource,
     Stack,
     Stopped,
     StopSign,
@@ -120,7 +118,7 @@ def wait_limit(seconds_per_batch: float | None) -> float:
 class PreparedPixels:
     """The pixels of a prepared batch. If it is late, lost or bad, the host makes it for the same slot.
 
-    The loader waits at most `limit` seconds for it, and not at all if it is bad or the offload worker is gone.
+    The loader waits at most `limit` seconds for it, and not at all if it is bad or the offload worker has ended.
     """
 
     def __init__(
@@ -169,15 +167,12 @@ class OffloadSupply:
     made by the host for its slot, so the order is the strategy's, whatever fails.
 
     `decide` is called before a slot, and returns the slot before which to call it again. `finished` is called with the
-    last batch: with the number of batches, how many of them were prepared, and the seconds since the first.
+    last batch: with this supply, how many batches were prepared, and the seconds since the first.
     """
 
     def __init__(
         self,
-        batches: EpochBatches,
-        tail: EpochBatches,
-        gather: Gather,
-        source: PixelSource,
+        epoch: EpochStart,
         prepared: PreparedBatches,
         turns: Turns,
         *,
@@ -185,9 +180,10 @@ class OffloadSupply:
         pace: PaceMeter,
         counts: OffloadCounts,
         decide: Callable[[OffloadSupply, StopSign], int],
-        finished: Callable[[int, int, float], None],
+        finished: Callable[[OffloadSupply, int, float], None],
     ) -> None:
-        self._batches, self._tail, self._gather, self._source = batches, tail, gather, source
+        self._batches, self._tail = epoch.make_batches(False), epoch.make_batches(True)
+        self._gather, self._source = epoch.gather, epoch.source
         self.prepared, self.turns = prepared, turns
         self._ahead, self.pace = ahead, pace
         self._counts, self._decide, self._finished = counts, decide, finished
@@ -233,7 +229,7 @@ class OffloadSupply:
             self.pace.done.append((time.perf_counter(), waited))
         self._submit(stop)
         if not self.turns.remaining:
-            self._finished(self.turns.batches, self._prepared_count, time.perf_counter() - self._begun)
+            self._finished(self, self._prepared_count, time.perf_counter() - self._begun)
         return draft
 
     def _head_draft(self) -> Draft:
@@ -248,12 +244,10 @@ class OffloadSupply:
             self.claimed = number
             self._counts.made["host"] += 1
             return self._host.pop()
-        own: tuple[tuple[Outcome, dict[int, Draft]], ...] = (("helped", self._helped), ("lost", self._redone))
-        for outcome, drafts in own:
-            if number in drafts:
-                self.prepared.skip_from(number)
-                self._counts.made[outcome] += 1
-                return drafts.pop(number)
+        if number in self._helped or number in self._redone:
+            self.prepared.skip_from(number)
+            self._counts.made["helped" if number in self._helped else "lost"] += 1
+            return self._helped.pop(number, None) or self._redone.pop(number)
         rows, repeat = self.prepared.samples(number) or samples_of(self._tail, number, self._gather)
         epoch, source = self._batches.epoch, self._source
         pixels = PreparedPixels(self.prepared, number, self.limit, lambda: source.submit(rows, epoch))

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies: from measured times to which slots get prepared batches. Pure: no clock, no file, no thread.
 
-    times, batches ──► Strategy.decide ──► Decision ──► Turns ──► the order of an epoch
+docs/concepts/offload.md shows the order of each strategy. An offload worker that cannot make the training faster is not
+used: if the trainer is as slow as the host; if the link already limits the host, or reading a batch costs the host more
+than making it; and if the worker would not finish one batch in time.
 
-An offload worker that cannot make the training faster is not used: if the trainer is as slow as the host; if the link
-already limits the host, or reading a batch costs the host more than making it; and if the worker would not finish one
-batch in time. With `spare_host` it is used beside a slow trainer too, and the host does less.
+The slowest of host and worker together, or the trainer, limits the speed. Host and worker that run at the same time add
+their rates, so together they need host · worker / (host + worker) seconds per batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from math import ceil, floor
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.offload.strategies._patterns import HOST_ONLY, Pattern
-from headrace.offload.strategies._times import Times, host_only, interleaved, seconds_text, split_epoch
+from headrace.units import seconds_text
 
 MIN_GAIN = 1.01
 """With a smaller gain, the offload worker is not worth its files."""
@@ -33,25 +34,58 @@ _UTILISATION_BESIDE_TRAINER = 0.9
 _MAX_LINK_SHARE = 0.8
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Measured seconds per batch, for one rank."""
+
+    host: float  # the host, with all its threads
+    worker: float  # the offload worker, including the turns of other ranks
+    step: float = 0.0  # the trainer
+    link: float = 0.0
+    """How long reading a prepared batch occupies the link; a lower limit for prepared batches in a row."""
+    take: float = 0.0  # CPU time of the host for reading a prepared batch
+    reading: float = 0.0
+    """The part of `host` in which it waits for encoded images, which may come over the same link."""
+
+    def __post_init__(self) -> None:
+        if not self.host > 0 or not self.worker > 0 or min(self.step, self.link, self.take, self.reading) < 0:
+            raise ValueError(f"host and worker must be > 0 and the others >= 0; got {self}")
+
+    @property
+    def supply(self) -> float:
+        """Seconds between two prepared batches: the offload worker's, or the link's."""
+        return max(self.worker, self.link)
+
+    @property
+    def both(self) -> float:
+        """Seconds per batch of host and worker together."""
+        return self.host * self.supply / (self.host + self.supply)
+
+    @property
+    def alone(self) -> float:
+        """Seconds per batch of a training without an offload worker."""
+        return max(self.host, self.step)
+
+    @property
+    def interleaved(self) -> float:
+        """Seconds per batch of a training with `wrr`, and with `paced` and the right ratio."""
+        return max(self.both, self.step)
+
+
 class Outlook(NamedTuple):
     """What is left of an epoch."""
 
     batches: int
-    ready: int = 0
-    """Prepared batches that are already there."""
-    capacity: int | None = None
-    """Prepared batches that may be unread at a time; None for any number."""
+    ready: int = 0  # prepared batches that are already there
+    capacity: int | None = None  # prepared batches that may be unread at a time; None for any number
 
 
-class Decision(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Decision:
     """How the rest of an epoch is shared."""
 
-    pattern: Pattern | None
-    """Which slots get prepared batches; None to take them whenever they are ready."""
-    off: str | None = None
-    """Why the offload worker is not used, if so."""
-    seconds: float | None = None
-    """How long the rest takes according to the model."""
+    pattern: Pattern | None  # which slots get prepared batches; None to take them whenever they are ready
+    off: str | None = None  # why the offload worker is not used, if so
 
 
 @dataclass(frozen=True)
@@ -91,7 +125,7 @@ class Strategy(ABC):
         """Decide how the rest of an epoch is shared, given the measured times."""
         why = self.why_off(times, outlook.batches)
         if why is not None:
-            return Decision(HOST_ONLY, why, outlook.batches * host_only(times))
+            return Decision(HOST_ONLY, why)
         return self.share(times, outlook)
 
     @abstractmethod
@@ -111,9 +145,9 @@ class Strategy(ABC):
                 f"the link: the host waits {seconds_text(times.reading)} for the images of a batch, and reading a "
                 f"prepared batch takes {seconds_text(arrival)}"
             )
-        if times.supply >= batches * interleaved(times):
+        if times.supply >= batches * times.interleaved:
             return f"the offload worker takes {worker} per batch, longer than the rest of the epoch"
-        if self.spare_host or host_only(times) >= MIN_GAIN * interleaved(times):
+        if self.spare_host or times.alone >= MIN_GAIN * times.interleaved:
             return None
         if times.step >= times.host / MIN_GAIN:
             return f"the trainer: it takes {seconds_text(times.step)} per batch, and the host makes one in {host}"
@@ -129,23 +163,15 @@ class Paced(Strategy):
 
     A slot takes T = max(host · worker / (host + worker), step) seconds, and the worker makes one batch in `worker`
     seconds, so r = T / worker of the slots could have prepared batches. The plan uses 0.98 of that, evenly spread:
-    an estimate that is slightly wrong must not delay the rest. The first prepared batch comes late enough to be ready:
-
-        slot            0  1  2  3  4  5  6  7  8  9          host = 1, worker = 4: r = 1/5
-        taken from      h  h  h  h  h  W  h  h  h  h  W …
-        host makes      0  1  2  3  4  5  6  7  8 …           one per second
-        worker makes    └──── N−1 ────┘└──── N−2 ───┘ …       one in four seconds
-
-    An epoch takes N · T, within half a per cent of `wrr`. The order follows from the pattern alone, so a run with the
-    recorded pattern has the same order. The loader waits for a late batch up to a limit; then the host makes it for
-    the same slot. A host that is ahead makes some of the later batches of a worker that has become slower.
+    an estimate that is slightly wrong must not delay the rest. The first prepared batch comes late enough to be ready.
+    An epoch takes N · T, within half a per cent of `wrr`. The order follows from the pattern alone.
     """
 
     name: ClassVar[str] = "paced"
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Spread the batches that the offload worker can make over the slots."""
-        slot = interleaved(times)
+        slot = times.interleaved
         share = _UTILISATION * slot / times.supply
         if slot > times.both:
             # The trainer limits the speed: any share is right that leaves the host no more than it can make.
@@ -158,35 +184,31 @@ class Paced(Strategy):
         head_start = max(0, outlook.ready - 1) * times.supply / slot
         skip = max(0, ceil(2 + times.link / slot - head_start))
         pattern = Pattern(min(skip, outlook.batches), ratio.numerator, ratio.denominator, phase)
-        return Decision(pattern, None, outlook.batches * max(slot, float(1 - ratio) * times.host))
+        return Decision(pattern)
 
 
 @dataclass(frozen=True)
 class Mte(Strategy):
     """All batches of the host first, in order, then all of the offload worker, from the last one down.
 
-        slot            0  1  2  3  4  5  6  7  8  9
-        taken from      h  h  h  h  h  h  h  W  W  W
-        worker makes    └── N−1 ──┘└── N−2 ──┘└── N−3 ──┘     and continues while its first batches are read
-
     With m = max(host, step) and t = max(step, link), the offload worker gets S = N · m / (m + worker − t + link) of N
     batches: it works during the host's part and while its own earlier batches are trained on, except for the time in
-    which they are read from the storage that it writes to. An epoch takes (N − S) · m + S · t. The order follows from
-    S alone. Prepared batches are unread until the host's part ends, so S is limited by how many may be unread.
+    which they are read from the storage that it writes to. The order follows from S alone. Prepared batches are unread
+    until the host's part ends, so S is limited by how many may be unread.
     """
 
     name: ClassVar[str] = "mte"
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Split once, so that both sides end at the same time."""
-        n, pace = outlook.batches, host_only(times)
-        gap = times.supply - times.link_free
+        n, pace = outlook.batches, times.alone
+        gap = times.supply - max(0.0, times.step - times.link)  # batches are written while the link is free
         prepared = n if gap <= 0 else floor((n * pace + outlook.ready * times.supply) / (pace + gap))
         if outlook.capacity is not None and gap > 0:
             # What is not there when the host's part ends must be made while the others are trained on.
             prepared = min(prepared, floor(max(1, outlook.capacity) * times.supply / gap))
         prepared = min(prepared, n)
-        return Decision(Pattern(n - prepared, 1, 1), None, split_epoch(times, n, prepared, outlook.ready))
+        return Decision(Pattern(n - prepared, 1, 1))
 
     def why_off(self, times: Times, batches: int) -> str | None:
         """Also off if prepared batches in a row gain nearly nothing, though interleaved ones would."""
@@ -201,14 +223,10 @@ class Mte(Strategy):
 
 @dataclass(frozen=True)
 class Wrr(Strategy):
-    """Before each step: a prepared batch if one is ready, else the host's next one, until head meets tail.
+    """Before each step: a prepared batch if one is ready, else the host's next one.
 
-        slot            0  1  2  3  4  5  6  7  8  9          host = 1, worker = 4
-        taken from      h  h  h  h  W  h  h  h  h  W …        whenever one is ready
-
-    An epoch takes N · max(host · worker / (host + worker), step), and the shares become 1 / host : 1 / worker. The
-    order depends on timing, so it is part of the state and cannot be repeated. Several ranks, which must take the same
-    batches at the same time, cannot use it.
+    The order depends on timing, so it is part of the state and cannot be repeated. Several ranks, which must take the
+    same batches at the same time, cannot use it.
     """
 
     name: ClassVar[str] = "wrr"
@@ -216,7 +234,8 @@ class Wrr(Strategy):
 
     def share(self, times: Times, outlook: Outlook) -> Decision:
         """Take prepared batches whenever they are ready."""
-        return Decision(None, None, outlook.batches * interleaved(times))
+        del times, outlook
+        return Decision(None)
 
 
 STRATEGIES: dict[str, type[Strategy]] = {kind.name: kind for kind in (Paced, Mte, Wrr)}

@@ -45,12 +45,11 @@ from headrace.offload.exchange._files import (
     remove_file,
     write_cell,
 )
-from headrace.offload.exchange._folder import read_rows, remove_abandoned_rank
+from headrace.offload.exchange._folder import remove_abandoned_rank
 from headrace.offload.exchange._liveness import is_abandoned, this_process
 from headrace.offload.exchange._names import (
     HOST_CELL,
     RECIPE,
-    ROWS,
     TEMPORARY,
     WORKER_CELL,
     BatchName,
@@ -61,13 +60,13 @@ from headrace.offload.exchange._names import (
 )
 from headrace.records import Dataset
 from headrace.transforms import Recipe
+from headrace.units import bytes_text
 
 MAX_SAMPLES = 1 << 16
 """Per batch. Memory for its bookkeeping is allocated before anything else of it is known."""
 MAX_ADOPTED = 100_000
 """Files that are looked at in a folder that is taken over."""
 MAX_RECIPE_BYTES = 1 << 20
-MAX_ROWS = 1 << 26
 # After a claim, a worker waits this long and checks that the cell still has its name.
 _CLAIM_SECONDS = 0.05
 _LOOK_SECONDS = 0.01
@@ -88,16 +87,15 @@ class RankGone(Exception):
 class RankCells:
     """The two cells of a rank, as an offload worker uses them."""
 
-    def __init__(self, folder: Path, rank: int, worker: str, max_rows: int = MAX_ROWS) -> None:
-        """Read what the host has published. OSError or ValueError if it is not valid, or not complete yet."""
+    def __init__(self, folder: Path, rank: int, worker: str) -> None:
+        """Read what the host has published. OSError or ValueError if it is not valid."""
         self.folder, self.rank, self._worker = folder, rank, worker
         self._process = this_process()
-        self._host = CellReader(folder / HOST_CELL, HostRequest.from_json)
-        self._near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self._host_cell = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self._worker_cell = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self._written = b""
         content = read_small_file(folder / RECIPE, MAX_RECIPE_BYTES)
         self.recipe: dict[str, Any] = parse_object(content)
-        self.rows = read_rows(folder / ROWS, max_rows)
         self.fault: str | None = None
         """Why the host's cell is not valid now, if so."""
         self.request = self._read_request()
@@ -105,7 +103,7 @@ class RankCells:
         self._beat = 0
 
     def _read_request(self) -> HostRequest:
-        request = self._host.read()
+        request = self._host_cell.read()
         if request is None:
             raise ValueError(f"{self.folder / HOST_CELL} is damaged")
         return request
@@ -129,7 +127,7 @@ class RankCells:
     @property
     def is_abandoned(self) -> bool:
         """Whether the host has died without removing its files."""
-        return is_abandoned(self.request.process, self._host.silent_seconds)
+        return is_abandoned(self.request.process, self._host_cell.silent_seconds)
 
     def claim(self) -> bool:
         """Take the rank, which no live offload worker has; False if another one takes it at the same time."""
@@ -141,7 +139,7 @@ class RankCells:
     def _holder(self) -> Heartbeat | None:
         """Return the heartbeat of the worker that has the rank; None if there is none, or its cell is not valid."""
         try:
-            return self._near.read()
+            return self._worker_cell.read()
         except ValueError:
             return None
 
@@ -227,15 +225,14 @@ class PendingBatch:
 class PublishedBatches:
     """The batch files of one rank, for the offload worker that owns them. For one thread.
 
-    One file that is not wanted any more is kept as a spare: the next batch is written over it, which saves the file
-    system freeing and finding blocks. Others are removed.
+    The last file that is not wanted any more keeps a temporary name, and the next batch is written over it. That saves
+    the file system freeing and finding blocks.
     """
 
     def __init__(self, folder: Path, rank: int, token: str) -> None:
         self._folder = folder
         self._temporary = f".batch.{token}{TEMPORARY}"
         self._writer = BatchWriter()
-        self._spare: tuple[BatchName, int] | None = None
         self.held: dict[BatchName, int] = {}
         """The bytes of each published batch."""
         # Take over what an earlier offload worker has published, and remove its temporary files.
@@ -249,17 +246,13 @@ class PublishedBatches:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of all published batches, without the spare."""
+        """The bytes of all published batches."""
         return sum(self.held.copy().values())  # a copy: other threads ask too
 
     def write(self, name: BatchName, content: BatchFile) -> None:
         """Publish a batch: write it under a temporary name, sync, rename. An OSError leaves nothing behind."""
-        spare, self._spare = self._spare, None
         with opened_folder(self._folder) as folder:
             try:
-                if spare is not None:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.replace(batch_file(spare[0]), self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
                 self._writer.write(self._temporary, content, dir_fd=folder)
                 os.replace(self._temporary, batch_file(name), src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -269,26 +262,21 @@ class PublishedBatches:
         self.held[name] = content.n_bytes
 
     def keep_only(self, wanted: Callable[[BatchName], bool]) -> None:
-        """Remove all batches that are not wanted, but keep one file as a spare."""
-        if self._spare is not None and wanted(self._spare[0]):
-            self.held[self._spare[0]] = self._spare[1]
-            self._spare = None
+        """Remove all batches that are not wanted, but keep the file of the last one as a spare."""
         for name in [name for name in self.held if not wanted(name)]:
-            n_bytes = self.held.pop(name)
-            if self._spare is None:
-                self._spare = (name, n_bytes)
-            else:
-                self._remove(name)
+            del self.held[name]
+            with contextlib.suppress(OSError), opened_folder(self._folder) as folder:
+                os.replace(batch_file(name), self._temporary, src_dir_fd=folder, dst_dir_fd=folder)
 
     def drop_spare(self) -> None:
-        """Remove the spare, to free its space."""
-        if self._spare is not None:
-            self._remove(self._spare[0])
-            self._spare = None
-
-    def _remove(self, name: BatchName) -> None:
+        """Remove the spare file, to free its space."""
         with contextlib.suppress(OSError), opened_folder(self._folder) as folder:
-            remove_file(batch_file(name), dir_fd=folder)
+            remove_file(self._temporary, dir_fd=folder)
+
+
+def prepared_text(batches: int, n_bytes: int) -> str:
+    """Describe what was prepared, for reports."""
+    return f"prepared {'1 batch' if batches == 1 else f'{batches} batches'}, {bytes_text(n_bytes)}"
 
 
 class ServedRank:
@@ -316,11 +304,6 @@ class ServedRank:
     @property
     def title(self) -> str:
         return f"rank {self.cells.rank} of run {self.cells.folder.parent.name}"
-
-    @property
-    def summary(self) -> str:
-        batches = "1 batch" if self.batches == 1 else f"{self.batches} batches"
-        return f"prepared {batches}, {self.written_bytes / 1e6:.3g} MB"
 
     @property
     def trouble(self) -> str:
@@ -419,11 +402,11 @@ class ServedRank:
                 if name not in in_progress and name not in self.files.held:
                     yield name
 
-    def publish(self, name: BatchName, batch: Arrays, declined: str | None = None) -> None:
-        """Write a batch if it is still wanted. OSError if the folder cannot be written to; RankGone."""
+    def publish(self, name: BatchName, batch: Arrays, declined: str | None = None) -> int:
+        """Write a batch and return its size, or 0 if it is not wanted any more. OSError if that fails; RankGone."""
         self._read_request()
         if not self.wants(name):
-            return
+            return 0
         try:
             content = pack_batch(name, self.cells.origin, batch, declined)
         except ValueError as error:
@@ -441,6 +424,7 @@ class ServedRank:
             if self.batches > 1:  # the first includes the warm-up
                 self._times.append(now - self._begun)
         self._begun = now
+        return content.n_bytes
 
     def fail(self, error: OSError) -> None:
         """Wait before the next attempt: the folder is full or cannot be used. RankGone if it does not exist."""

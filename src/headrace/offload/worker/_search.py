@@ -13,11 +13,19 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
+from headrace.loader.supply import Rows
 from headrace.offload.exchange._documents import Heartbeat, HostRequest, short_text
 from headrace.offload.exchange._files import CellReader, Refused
-from headrace.offload.exchange._folder import MAX_LISTED, rank_folders, remove_abandoned_rank, unfinished_folders
+from headrace.offload.exchange._folder import (
+    MAX_LISTED,
+    max_rows,
+    rank_folders,
+    read_rows,
+    remove_abandoned_rank,
+    unfinished_folders,
+)
 from headrace.offload.exchange._liveness import ABANDONED_SECONDS, TAKEOVER_SECONDS, is_abandoned
-from headrace.offload.exchange._names import HOST_CELL, WORKER_CELL
+from headrace.offload.exchange._names import HOST_CELL, ROWS, WORKER_CELL
 from headrace.offload.worker._rank import BatchMaker, PublishedBatches, RankCells, RankGone, ServedRank
 from headrace.records import Manifest, open_dataset
 from headrace.records.versions import address
@@ -29,21 +37,23 @@ MAX_RECIPES = 16
 """Recipes at a time: each has threads, memory and an open dataset of its own."""
 MAX_RANKS = 1024
 """Ranks that one offload worker serves at a time."""
-_MAX_ROWS_PER_SAMPLE = 16
 _SEARCH_SECONDS = 0.25
 _FAULT_SECONDS = 5.0
 
 
 class Makers:
-    """The makers of an offload worker: created for the first rank with a recipe, closed after the last."""
+    """The makers of an offload worker, one per recipe: created for its first rank, closed after the last."""
 
     def __init__(self, dataset: Path, threads: int) -> None:
         self._path, self._threads = dataset, threads
-        # A selection may repeat samples. One that is far longer than the dataset is treated as an error.
-        self.max_rows = max(1 << 20, _MAX_ROWS_PER_SAMPLE * len(open_dataset(dataset)))
+        self._max_rows = max_rows(len(open_dataset(dataset)))
         self._makers: dict[str, BatchMaker] = {}
 
-    def find(self, cells: RankCells) -> BatchMaker:
+    def read_rows(self, cells: RankCells) -> Rows | None:
+        """Read the selection of a rank whose recipe is new. ValueError or OSError if it is not valid."""
+        return None if cells.origin.recipe in self._makers else read_rows(cells.folder / ROWS, self._max_rows)
+
+    def find(self, cells: RankCells, rows: Rows | None) -> BatchMaker:
         """Return the maker for a rank. HeadraceError, ValueError or OSError if this dataset is not the recipe's."""
         key = cells.origin.recipe
         if key not in self._makers:
@@ -54,7 +64,7 @@ class Makers:
             if dataset.fingerprint != recipe.fingerprint:  # the loader may have another version of it
                 found = Manifest.find(dataset.path, recipe.fingerprint)
                 dataset = dataset if found is None else open_dataset(address(dataset.path, found.number))
-            self._makers[key] = BatchMaker(dataset, recipe, threads=self._threads, rows=cells.rows)
+            self._makers[key] = BatchMaker(dataset, recipe, threads=self._threads, rows=rows)
         return self._makers[key]
 
     def keep_only(self, used: Collection[BatchMaker]) -> None:
@@ -70,8 +80,8 @@ class KnownRank:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.host = CellReader(folder / HOST_CELL, HostRequest.from_json)
-        self.near = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
+        self.host_cell = CellReader(folder / HOST_CELL, HostRequest.from_json)
+        self.worker_cell = CellReader(folder / WORKER_CELL, Heartbeat.from_json)
         self.retry_at = 0.0
         self.trouble = ""
         """Why it could not be served, if so."""
@@ -81,12 +91,12 @@ class KnownRank:
     def is_held(self, worker: str) -> bool:
         """Whether another live offload worker has the rank."""
         try:
-            holder = self.near.read()
+            holder = self.worker_cell.read()
         except ValueError:
             return False
         if holder is None or holder.worker == worker or holder.is_vacant:
             return False
-        return self.near.silent_seconds < TAKEOVER_SECONDS
+        return self.worker_cell.silent_seconds < TAKEOVER_SECONDS
 
 
 class RankSearch:
@@ -122,7 +132,7 @@ class RankSearch:
         existing = [*(folder for folder, _ in ranks), *unfinished]
         self._known = {folder: self._known.get(folder) or KnownRank(folder) for folder in existing}
         for folder in unfinished:
-            if self._known[folder].host.silent_seconds > ABANDONED_SECONDS:
+            if self._known[folder].host_cell.silent_seconds > ABANDONED_SECONDS:
                 remove_abandoned_rank(folder)
         for folder, rank in self._rotated(ranks):
             if folder not in served and (self._ranks is None or rank in self._ranks):
@@ -160,10 +170,10 @@ class RankSearch:
             return None
 
     def _claim_if_free(self, rank: int, known: KnownRank) -> ServedRank | None:
-        request = known.host.read()
+        request = known.host_cell.read()
         if request is None or request.closed:
             return None
-        if is_abandoned(request.process, known.host.silent_seconds):
+        if is_abandoned(request.process, known.host_cell.silent_seconds):
             remove_abandoned_rank(known.folder)
             return None
         if known.is_held(self._worker):
@@ -174,12 +184,13 @@ class RankSearch:
         return self._claim(rank, known)
 
     def _claim(self, rank: int, known: KnownRank) -> ServedRank | None:
-        cells = RankCells(known.folder, rank, self._worker, self._makers.max_rows)
+        cells = RankCells(known.folder, rank, self._worker)
+        rows = self._makers.read_rows(cells)
         if known.is_held(self._worker) or not cells.claim():  # reading a large selection may have taken long
             return None
         files = PublishedBatches(known.folder, rank, self._worker)
         try:
-            maker = self._makers.find(cells)
+            maker = self._makers.find(cells, rows)
         except Exception as error:  # noqa: BLE001 - a forged recipe can fail in any way
             self.refuse(cells, str(error) or type(error).__name__)
             return None
@@ -187,7 +198,7 @@ class RankSearch:
         return ServedRank(cells, maker, files)
 
     def refuse(self, cells: RankCells, why: str) -> None:
-        """Report why a rank is not served, also to its host. A worker with another dataset may take it."""
+        """Report to the user and to the host why a rank is not served. A worker with another dataset may take it."""
         known = self._known.setdefault(cells.folder, KnownRank(cells.folder))
         known.refused = cells.origin.session
         known.trouble = self.trouble = short_text(f"refused {cells.folder}: {why}")

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from headrace.offload._cost import CostMeter
 from headrace.offload.exchange._batch_file import Arrays
 from headrace.offload.exchange._liveness import BEAT_SECONDS
 from headrace.offload.exchange._names import BatchName, new_token
-from headrace.offload.worker._rank import PendingBatch, RankGone, ServedRank
+from headrace.offload.worker._rank import PendingBatch, RankGone, ServedRank, prepared_text
 from headrace.offload.worker._search import Makers, RankSearch
 
 # One round of the loop costs 0.2 ms, which is noticeable on an eighth of a core: rounds are rare while a batch is made.
@@ -39,12 +38,10 @@ class WorkerProgress(NamedTuple):
     """What an offload worker has done and what is wrong, to show to the user."""
 
     ranks: int
-    batches: int
-    """Prepared so far, for all ranks."""
+    batches: int  # prepared so far, for all ranks
     written_bytes: int
     seconds_per_batch: float | None
-    held_bytes: int
-    """Of batches that were not read yet."""
+    held_bytes: int  # of batches that were not read yet
     cpu_seconds: float
     trouble: str
 
@@ -66,7 +63,6 @@ class OffloadWorker:
         ahead_bytes: Maximum bytes of unread batches in the folder, for all ranks together. Each rank may always have
             one batch.
         ranks: Serve only these ranks; None serves all.
-        watts: Power of a busy core, for the energy figures.
         report: Called with a line of text when a rank is claimed, finished or refused; None logs it (INFO).
 
     """
@@ -79,7 +75,6 @@ class OffloadWorker:
         threads: int = 1,
         ahead_bytes: int = 2 * 10**9,
         ranks: Collection[int] | None = None,
-        watts: float | None = None,
         report: Callable[[str], None] | None = None,
     ) -> None:
         self.name = new_token()
@@ -87,13 +82,13 @@ class OffloadWorker:
         self._report = report or _log.info
         self._makers = Makers(dataset, threads)  # opens the dataset, so that errors are raised here
         self._search = RankSearch(exchange, self.name, self._makers, ranks, self._report)
-        self._meter = CostMeter(watts)
+        self._meter = CostMeter()
         self._cost = self._meter.cost()
-        self._ranks: deque[ServedRank] = deque()  # the next one to get a batch first
-        self._shared_ranks: tuple[ServedRank, ...] = ()  # the same, for other threads
-        self._batches: deque[BatchInProgress] = deque()
+        self._ranks: tuple[ServedRank, ...] = ()  # a tuple, because other threads read it
+        self._turn = 0
+        self._batches: list[BatchInProgress] = []
         self._lost: set[ServedRank] = set()
-        self._past_bytes = self._past_batches = 0
+        self._written_bytes = self._prepared = 0
         self._has_served = self._stopped = False
         self._writing = threading.Lock()  # two threads write heartbeats
 
@@ -119,12 +114,12 @@ class OffloadWorker:
 
     def progress(self) -> WorkerProgress:
         """Return what was done so far. Any thread may call this."""
-        ranks = self._shared_ranks
+        ranks = self._ranks
         times = [rank.seconds_per_batch for rank in ranks if rank.seconds_per_batch is not None]
         return WorkerProgress(
             ranks=len(ranks),
-            batches=self._past_batches + sum(rank.batches for rank in ranks),
-            written_bytes=self._past_bytes + sum(rank.written_bytes for rank in ranks),
+            batches=self._prepared,
+            written_bytes=self._written_bytes,
             seconds_per_batch=sum(times) / len(times) / max(1, len(ranks)) if times else None,
             held_bytes=sum(rank.files.held_bytes for rank in ranks),
             cpu_seconds=self._cost.cpu_seconds,
@@ -136,14 +131,13 @@ class OffloadWorker:
     def _update_ranks(self) -> None:
         due = time.monotonic() >= self._search.next_at
         for found in self._search.find({rank.cells.folder for rank in self._ranks}) if due else ():
-            self._ranks.append(found)
-            self._shared_ranks = tuple(self._ranks)
+            self._ranks += (found,)
             self._has_served = True
             self._report(f"serving {found.title}: batches of {found.maker.batch_size} samples")
             if self._stopped:
                 return
         ahead_bytes = self._ahead_bytes // max(1, len(self._ranks))
-        for rank in self._shared_ranks:
+        for rank in self._ranks:
             with self._contain(rank):
                 if rank not in self._lost:
                     rank.update(ahead_bytes)
@@ -168,21 +162,18 @@ class OffloadWorker:
                 self._search.refuse(rank.cells, f"{type(error).__name__}: {error}")
 
     def _drop(self, rank: ServedRank) -> None:
-        self._ranks.remove(rank)
-        self._shared_ranks = tuple(self._ranks)
+        self._ranks = tuple(each for each in self._ranks if each is not rank)
         self._lost.discard(rank)
-        self._past_batches += rank.batches
-        self._past_bytes += rank.written_bytes
-        self._batches = deque(batch for batch in self._batches if batch.rank is not rank)
+        self._batches = [batch for batch in self._batches if batch.rank is not rank]
         self._makers.keep_only({each.maker for each in self._ranks})
-        self._report(f"finished {rank.title}: {rank.summary}")
+        self._report(f"finished {rank.title}: {prepared_text(rank.batches, rank.written_bytes)}")
 
     # Batches.
 
     def _work(self) -> bool:
         """Submit batches and publish the first that is done; False if there is nothing to do."""
         # Forget batches that the host has made itself meanwhile.
-        self._batches = deque(batch for batch in self._batches if batch.rank.wants(batch.pending.name))
+        self._batches = [batch for batch in self._batches if batch.rank.wants(batch.pending.name)]
         self._submit()
         if not self._batches:
             return False
@@ -215,9 +206,8 @@ class OffloadWorker:
         """Submit batches of each rank in turn, until each recipe has enough in progress, plus `more`."""
         idle = 0
         while idle < len(self._ranks) and not self._stopped:
-            rank = self._ranks[0]
-            self._ranks.rotate(-1)
-            submitted = False
+            self._turn = (self._turn + 1) % len(self._ranks)
+            rank, submitted = self._ranks[self._turn], False
             with self._contain(rank):
                 submitted = self._submit_next(rank, more)
             idle = 0 if submitted else idle + 1
@@ -241,16 +231,18 @@ class OffloadWorker:
 
     def _publish(self, rank: ServedRank, name: BatchName, batch: Arrays, declined: str | None = None) -> None:
         with self._contain(rank):
-            rank.publish(name, batch, declined)
+            n_bytes = rank.publish(name, batch, declined)
+            self._written_bytes += n_bytes
+            self._prepared += n_bytes > 0
 
     # Heartbeats.
 
     def _write_heartbeat(self, rank: ServedRank) -> None:
         with self._writing, contextlib.suppress(OSError):
             rank.cells.write(
-                ranks=len(self._shared_ranks),
+                ranks=len(self._ranks),
                 threads=self._threads,
-                written_bytes=self._past_bytes + sum(each.written_bytes for each in self._shared_ranks),
+                written_bytes=self._written_bytes,
                 **self._cost._asdict(),
                 **rank.figures(),
             )
@@ -263,7 +255,7 @@ class OffloadWorker:
         def run() -> None:
             while not ended.wait(0.8 * BEAT_SECONDS):
                 self._cost = self._meter.cost()  # takes 0.5 ms, too long to do it for each batch
-                for rank in self._shared_ranks:
+                for rank in self._ranks:
                     with self._contain(rank):
                         self._write_heartbeat(rank)
 
@@ -283,5 +275,5 @@ class OffloadWorker:
             rank.state = "ended"
             with self._contain(rank):
                 self._write_heartbeat(rank)
-            self._report(f"left {rank.title}: {rank.summary}")
+            self._report(f"left {rank.title}: {prepared_text(rank.batches, rank.written_bytes)}")
         self._makers.keep_only(())
