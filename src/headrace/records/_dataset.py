@@ -101,8 +101,6 @@ class Dataset:
             raise ValueError("a dataset returns samples, not batches; use PerBatch with headrace.Loader")
         return compiled
 
-    # The sequence.
-
     def __len__(self) -> int:
         return self._files.manifest.samples if self._rows is None else len(self._rows)
 
@@ -290,11 +288,8 @@ class Dataset:
         except ValueError:
             return f"sample in row {row}"
 
-    # Contents.
-
     @property
     def fields(self) -> Mapping[str, str]:
-        """The names and types of the fields."""
         return MappingProxyType({field.name: field.type for field in self._files.manifest.fields})
 
     @property
@@ -402,8 +397,6 @@ class Dataset:
         """Yield the stored bytes of an image in pieces. A piece is valid until the next one is read."""
         return self._files.shards.blocks(rendition.shard_number, rendition.offset, rendition.n_bytes)
 
-    # Views.
-
     def select(self, indices: Any) -> Dataset:
         """Return a view of some samples, in the given order: integers, a slice, or an array of booleans."""
         return self._view(select_rows(indices, len(self)))
@@ -440,8 +433,6 @@ class Dataset:
         view.__dict__.update(self.__dict__, _rows=chosen)
         return view
 
-    # Epochs and processes.
-
     @property
     def epoch(self) -> int:
         """The epoch that `set_epoch` has set, in any process that shares this dataset; 0 before."""
@@ -467,8 +458,6 @@ class Dataset:
         self._files = DatasetFiles(self.location, self.storage_options, self.version)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
-
-    # Integrity.
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
