@@ -12,6 +12,7 @@ from headrace.codec import decode, encode, inspect
 if TYPE_CHECKING:
     from headrace import samplers, transforms
     from headrace.building import BuildReport, Writer, build
+    from headrace.building.growing import add, collect_garbage, drop, log, merge, relabel
     from headrace.loader import Loader, Mixture, patches
     from headrace.planning import plan
     from headrace.profiling import profile
@@ -24,16 +25,22 @@ __all__ = [
     "Loader",
     "Mixture",
     "Writer",
+    "add",
     "build",
     "codec",
+    "collect_garbage",
     "decode",
+    "drop",
     "encode",
     "errors",
     "inspect",
+    "log",
+    "merge",
     "open",
     "patches",
     "plan",
     "profile",
+    "relabel",
     "samplers",
     "transforms",
 ]
@@ -46,11 +53,17 @@ _LAZY: dict[str, tuple[str, str | None]] = {
     "Loader": ("headrace.loader", "Loader"),
     "Mixture": ("headrace.loader", "Mixture"),
     "Writer": ("headrace.building", "Writer"),
+    "add": ("headrace.building.growing", "add"),
     "build": ("headrace.building", "build"),
+    "collect_garbage": ("headrace.building.growing", "collect_garbage"),
+    "drop": ("headrace.building.growing", "drop"),
+    "log": ("headrace.building.growing", "log"),
+    "merge": ("headrace.building.growing", "merge"),
     "open": ("headrace.records", "open_dataset"),
     "patches": ("headrace.loader", "patches"),
     "plan": ("headrace.planning", "plan"),
     "profile": ("headrace.profiling", "profile"),
+    "relabel": ("headrace.building.growing", "relabel"),
     "samplers": ("headrace.samplers", None),
     "transforms": ("headrace.transforms", None),
 }

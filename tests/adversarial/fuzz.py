@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.adversarial import fuzz_exchange, fuzz_forgeries
+from tests.adversarial import fuzz_exchange, fuzz_forgeries, fuzz_versions
 
 ROOT = Path(__file__).parents[2]
 KINDS = (*fuzz_forgeries.KINDS, *fuzz_exchange.KINDS)
@@ -83,7 +83,9 @@ class Campaign:
         kept = self.out / f"{kind}-{seed}"
         shutil.rmtree(kept, ignore_errors=True)
         kept.mkdir(parents=True)
-        shutil.copytree(self.folder / "sound.hr", kept / "sound.hr")
+        for name in ("sound.hr", fuzz_versions.GROWN):
+            if (self.folder / name).exists():
+                shutil.copytree(self.folder / name, kept / name)
         command = f"python -m tests.adversarial.fuzz_worker {kept} {kind} {seed} 1"
         (kept / "reason.txt").write_text(f"{reason}\nAgain: {command}\n\n{output[-20_000:]}")
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.adversarial import fuzz_versions
 
 import headrace
 from headrace._core import crc32c
@@ -55,6 +56,7 @@ def make_sound(folder: Path) -> Path:
                 "words": [f"word {word}" for word in range(number % 3)],
             }
             writer.write(sample, key=f"sample/{number}")
+    fuzz_versions.make_grown(path, folder / fuzz_versions.GROWN)
     return path
 
 
@@ -77,13 +79,13 @@ def seal(folder: Path, index: bytes, manifest: Any = None) -> None:
     write_manifest(folder, json.dumps(manifest).encode())
 
 
-def write_manifest(folder: Path, document: bytes) -> None:
-    """Write dataset.json with a right checksum at its end."""
+def write_manifest(folder: Path, document: bytes, name: str = "dataset.json") -> None:
+    """Write dataset.json or a version file with a right checksum at its end."""
     body = document.rstrip().removesuffix(b"}")
     at = body.rfind(b'"checksum":"')
     if at >= 0 and len(body) - at < 24:
         body = body[:at].rstrip().removesuffix(b",")
-    (folder / "dataset.json").write_bytes(body + f',\n"checksum":"{hex_sum(body)}"}}\n'.encode())
+    (folder / name).write_bytes(body + f',\n"checksum":"{hex_sum(body)}"}}\n'.encode())
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
@@ -244,18 +246,74 @@ def forge_shards(folder: Path, rng: random.Random) -> None:
             shard.write_bytes(mutate(data, rng))
 
 
+def forge_version(folder: Path, rng: random.Random) -> None:
+    """Members of the newest version file, or its bytes."""
+    path = folder / fuzz_versions.NEWEST
+    content = path.read_bytes()
+    content = json.dumps(mutate_json(json.loads(content), rng)).encode() if rng.random() < 0.8 else mutate(content, rng)
+    write_manifest(folder, content, fuzz_versions.NEWEST)
+
+
+def forge_segment(folder: Path, rng: random.Random) -> None:
+    """The index file that a version added, or one of its change files, under checksums that are right."""
+    name = rng.choice(("index/000002.arrow", "changes/000003.arrow", "changes/000004.arrow"))
+    content = mutate((folder / name).read_bytes(), rng)
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / fuzz_versions.NEWEST).read_bytes())
+    entry = fuzz_versions.entry_of(manifest, name)
+    entry |= {"bytes": len(content)}
+    entry["checksums"] = "".join(hex_sum(content[at : at + BLOCK]) for at in range(0, len(content), BLOCK))
+    write_manifest(folder, json.dumps(manifest).encode(), fuzz_versions.NEWEST)
+
+
+def forge_changes(folder: Path, rng: random.Random) -> None:
+    """Change files whose rows do not ascend, do not exist, or are not as many as the version says."""
+    name = rng.choice(("changes/000003.arrow", "changes/000004.arrow"))
+    table = pa.ipc.open_file(pa.BufferReader((folder / name).read_bytes())).read_all()
+    rows = table.column(0).to_pylist()
+    for _ in range(rng.choice((0, 1, 1, 2, 5))):
+        value = rng.choice((-1, 0, 5, 29, 30, 31, 1 << 31, (1 << 63) - 1, -(1 << 63), rows[0]))
+        rows[rng.randrange(len(rows))] = value
+    rows *= rng.choice((1, 1, 1, 2, 40))
+    columns = [pa.array(rows, pa.int64())]
+    if table.num_columns > 1:
+        labels = [rng.choice((0, -1, 1 << 62)) for _ in rows]
+        columns.append(pa.array(labels, pa.int64()))
+    forged = pa.Table.from_arrays(columns, schema=table.schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, forged.schema) as writer:
+        writer.write_table(forged)
+    content = sink.getvalue().to_pybytes()
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / fuzz_versions.NEWEST).read_bytes())
+    entry = fuzz_versions.entry_of(manifest, name)
+    entry |= {"bytes": len(content), "checksums": hex_sum(content), "batches": [len(rows)]}
+    if name == "changes/000003.arrow" and rng.random() < 0.8:
+        manifest["samples"] = max(0, sum(sum(file["batches"]) for file in manifest["index"]) - len(rows))
+        for shard in manifest["shards"]:
+            shard["dropped"] = 0
+        manifest["shards"][rng.randrange(len(manifest["shards"]))]["dropped"] = len(rows)
+    write_manifest(folder, json.dumps(manifest).encode(), fuzz_versions.NEWEST)
+
+
 KINDS: dict[str, Callable[[Path, random.Random], None]] = {
     "index": forge_index,
     "columns": forge_columns,
     "schema": forge_schema,
     "manifest": forge_manifest,
     "shards": forge_shards,
+    "version": forge_version,
+    "segment": forge_segment,
+    "changes": forge_changes,
 }
+GROWN_KINDS = ("version", "segment", "changes")
+"""Kinds of forgeries of a dataset that has versions."""
 
 
 def make(sound: Path, folder: Path, kind: str, seed: int) -> None:
     """Make a forgery at `folder`, in place of what is there."""
     shutil.rmtree(folder, ignore_errors=True)
+    sound = sound.with_name(fuzz_versions.GROWN) if kind in GROWN_KINDS else sound
     shutil.copytree(sound, folder, copy_function=_link if kind != "shards" else shutil.copy)
     KINDS[kind](folder, random.Random(f"{kind} {seed}"))
 

@@ -29,7 +29,7 @@ def use_sanitized_package() -> None:
 
 use_sanitized_package()
 
-from tests.adversarial import fuzz_exchange, fuzz_forgeries  # noqa: E402
+from tests.adversarial import fuzz_exchange, fuzz_forgeries, fuzz_versions  # noqa: E402
 
 import headrace  # noqa: E402
 from headrace.errors import HeadraceError  # noqa: E402
@@ -56,6 +56,8 @@ def uses(path: Path) -> Iterator[Callable[[], Any]]:
             if kind not in ("image", "mask"):
                 yield lambda row=row, name=name: dataset.value(row, name)
     yield lambda: load(path, n)
+    if (path / "versions").is_dir():
+        yield from fuzz_versions.uses(path)
 
 
 def load(path: Path, n: int) -> None:
@@ -88,6 +90,7 @@ def say(what: str, seed: int, more: str = "") -> None:
 
 def main(folder: Path, kind: str, first: int, count: int) -> None:
     warnings.simplefilter("ignore")
+    os.fsync = lambda _: None  # changes of forged datasets wait for no disk, which may take seconds on a busy machine
     sound, forged = folder / "sound.hr", folder / f"{kind}.hr"
     seen: set[str] = set()
     with fuzz_exchange.opened(sound, folder, kind) as exchange:

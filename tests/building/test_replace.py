@@ -165,7 +165,9 @@ def test_it_goes_on_where_it_was(source, expected, tmp_path, old, monkeypatch):
         stop_before(patch, 12)
         with pytest.raises(Stop):
             replace(source, tmp_path / "a.hr")
-    assert tree(tmp_path / "a.hr") == old
+    left = tree(tmp_path / "a.hr")
+    left.pop(".building/lock", None)  # the dataset was locked, so that it does not grow meanwhile
+    assert left == old
     assert replace(source, tmp_path / "a.hr").kept_shards > 0
     assert without_notes(tree(tmp_path / "a.hr")) == expected
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.offload.exchanges import (
     wait_until,
 )
 
+import headrace
 from headrace.errors import BadPreparedBatch, HeadraceError
 from headrace.offload.exchange import HostExchange
 from headrace.offload.exchange._names import SUFFIX
@@ -47,6 +49,27 @@ def test_batches_are_those_of_the_loader_bit_for_bit(dataset, folder):
                 for field, array in expected[number].items():
                     np.testing.assert_array_equal(found[field], array)
     assert files_in(folder) == []
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_it_serves_whichever_version_the_loader_has(dataset, folder, tmp_path, version):
+    """The dataset has grown since a loader has opened it; dropped samples are not in prepared batches."""
+    path = shutil.copytree(dataset, tmp_path / "grown.hr")
+    headrace.drop(path, [0, 3])
+    headrace.relabel(path, slice(0, 2), 0)
+    with (
+        make_loader(f"{path}@v{version}", seed=5) as loader,
+        host(folder, loader.recipe) as exchange,
+        running(path, folder),
+    ):
+        length = len(loader.dataset)
+        assert length == (COUNT if version == 1 else COUNT - 2)
+        last = len(loader) - 1
+        exchange.request([stretch(0, last + 1, stop=length)])
+        expected = [{name: np.array(batch[name]) for name in ("image", "mask")} for batch in loader]
+        found = take(exchange, name_of(last, stop=length))
+        for field, array in expected[last].items():
+            np.testing.assert_array_equal(found[field], array)
 
 
 def test_ragged_batches_too(dataset, folder):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build datasets: from sources with `build`, which can resume, or sample by sample with `Writer`."""
+"""Build datasets: from sources with `build`, which can resume, or sample by sample with `Writer`; and let them grow."""
 
 from headrace.building._build import build
 from headrace.building._report import BuildReport, Progress, Skipped

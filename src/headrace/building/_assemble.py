@@ -19,8 +19,9 @@ from headrace.records import Dataset
 from headrace.records.index.writing import write_index
 from headrace.records.keypoints import Keypoints
 from headrace.records.layout import StoredCounts
-from headrace.records.manifest import INDEX, MANIFEST, MAX_SKIPPED, Manifest
+from headrace.records.manifest import MAX_SKIPPED, Manifest
 from headrace.records.schema import Field
+from headrace.records.versions import INDEX, MANIFEST
 from headrace.sources import Source
 
 _WARN_RATIO = 1.5  # of the bytes of the stored images to those of the source
@@ -52,7 +53,7 @@ def assemble(
     parts: list[Part] = []
     counts = StoredCounts(fields)
     with dest.atomic_path(INDEX) as path:
-        index = write_index(path, fields, _tables(dest, n_shards, parts, counts))
+        index = write_index(path, fields, shard_tables(dest, n_shards, parts, counts))
     skipped = [entry for part in parts for entry in part.skipped]
     manifest = Manifest(
         fields=fields,
@@ -77,16 +78,16 @@ def assemble(
         path.write_bytes(manifest.to_bytes())
     dest.complete(len(manifest.shards))
     warnings = tuple(_warnings(manifest, counts.n_bytes, sum(part.lossy for part in parts)))
-    return _report(dest.path, manifest, warnings=warnings, **run)
+    return make_report(dest.path, manifest, warnings=warnings, **run)
 
 
 def report_finished(folder: Path) -> BuildReport:
     """Report on a dataset that an earlier run finished."""
     manifest = Manifest.load(folder)
-    return _report(folder, manifest, kept_shards=len(manifest.shards), was_finished=True)
+    return make_report(folder, manifest, kept_shards=len(manifest.shards), was_finished=True)
 
 
-def _report(
+def make_report(
     folder: Path,
     manifest: Manifest,
     *,
@@ -95,14 +96,14 @@ def _report(
     kept_shards: int = 0,
     **others: Any,
 ) -> BuildReport:
-    files = sum(shard.n_bytes for shard in manifest.shards) + manifest.index.n_bytes
+    files = sum(shard.n_bytes for shard in manifest.shards) + manifest.index_bytes
     return BuildReport(
         path=folder,
         samples=manifest.samples,
         shards=len(manifest.shards),
         kept_shards=kept_shards,
         source_bytes=int(manifest.source["bytes"]),
-        n_bytes=files + (folder / MANIFEST).stat().st_size,
+        n_bytes=files + (folder / manifest.file).stat().st_size,
         seconds=seconds,
         samples_per_second=new_samples / seconds if seconds else 0.0,
         skipped_count=manifest.skipped_count,
@@ -122,9 +123,9 @@ def _warnings(manifest: Manifest, stored_bytes: int, lossy: int) -> Iterator[str
         )
 
 
-def _tables(dest: Destination, n_shards: int, parts: list[Part], counts: StoredCounts) -> Iterator[pa.Table]:
-    """Yield the rows of each shard; add to `parts` and to `counts`."""
-    for number in range(n_shards):
+def shard_tables(dest: Destination, n_shards: int, parts: list[Part], counts: StoredCounts) -> Iterator[pa.Table]:
+    """Yield the rows of each new shard; add to `parts` and to `counts`."""
+    for number in range(dest.first_shard, dest.first_shard + n_shards):
         part, table = dest.finished(number)
         parts.append(part)
         counts.add(table)
@@ -148,7 +149,7 @@ def refuse_other(folder: Path, source: Source, fields: tuple[Field, ...], proven
     if source.sequential:
         refuse_finished(folder, ", and it is unknown whether an iterable still yields the same samples")
     if not _same_samples(folder, dataset, source):
-        refuse_finished(folder, ", and its source has changed since")
+        refuse_finished(folder, ", and its source has changed since (`headrace add` adds what is new)")
 
 
 def _different_options(manifest: Manifest, fields: tuple[Field, ...], provenance: Provenance) -> str:
@@ -166,7 +167,7 @@ def _different_options(manifest: Manifest, fields: tuple[Field, ...], provenance
 
 
 def _same_samples(folder: Path, dataset: Dataset, source: Source) -> bool:
-    finished = (folder / MANIFEST).stat().st_mtime_ns
+    finished = (folder / dataset.manifest.file).stat().st_mtime_ns
     row = samples = n_bytes = 0
     for item in source.items():
         samples, n_bytes = samples + 1, n_bytes + item.n_bytes

@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from headrace.building._assemble import Provenance, assemble, refuse_other, report_finished, writer_name
-from headrace.building._destination import BUILDING, Destination, check_destination, remove_building
+from headrace.building._destination import BUILDING, Destination, check_destination, is_finished, remove_building
 from headrace.building._feed import feed, shard_samples
 from headrace.building._options import SHARD_BYTES, Conversion, OnError, Pages, describe, make_conversion
 from headrace.building._pipeline import EncodePipeline
-from headrace.building._report import BuildReport, ProgressHook, ProgressMeter
+from headrace.building._report import BuildReport, ProgressHook, ProgressMeter, check_progress
 from headrace.building._workers import ProcessWorkers, ThreadWorkers, Workers
 from headrace.errors import BuildError
 from headrace.records import Dataset
-from headrace.records.manifest import MANIFEST
 from headrace.sources import DatasetSource, Source, open_source
 from headrace.units import usable_cores
 
-# With smaller images than this, per worker, processes are used. Estimated from the shares that `_start_workers` gives;
+# With smaller images than this, per worker, processes are used. Estimated from the shares that `start_workers` gives;
 # the exact break-even point was not measured.
 THREAD_BYTES = 50_000
 PEEK_SAMPLES = 512
@@ -89,7 +88,7 @@ def build(
 
     """
     start = time.perf_counter()
-    opened = _open(source, kind, split, mask_suffix)
+    opened = open_any(source, kind, split, mask_suffix)
     conversion = make_conversion(
         opened.fields,
         format=format,
@@ -104,8 +103,7 @@ def build(
     )
     if shard_size < 1:
         raise ValueError(f"shard_size must be at least 1 byte; got {shard_size}")
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function that takes a Progress, or None; got {progress!r}")
+    check_progress(progress)
     n_workers = count_workers(workers)
     folder = Path(dest)
     options = describe(conversion) | {"shard_bytes": shard_size, "shard_samples": shard_samples(opened)}
@@ -119,7 +117,7 @@ def build(
     classes = None if opened.classes is None else tuple(opened.classes)
     provenance = Provenance(opened.kind, name, classes, options, getattr(opened, "keypoints", {}))
     check_destination(folder, force=force or resume)
-    if resume and not force and (folder / MANIFEST).exists() and not (folder / BUILDING).exists():
+    if resume and not force and is_finished(folder) and not (folder / BUILDING).exists():
         refuse_other(folder, opened, conversion.fields, provenance)
         return report_finished(folder)
     with Destination(folder, identity, conversion.fields, resume=resume, force=force) as place:
@@ -132,18 +130,9 @@ def build(
             report = report_finished(folder)
             place.complete(report.shards)  # the earlier run was killed before it did this
             return report
-        started = _start_workers(n_workers, conversion, opened)
+        started = start_workers(n_workers, conversion, opened)
         meter = ProgressMeter(progress, opened)
-        pipeline = EncodePipeline(place, started, meter.count)
-        try:
-            n_shards, kept = feed(opened, place, pipeline, meter, shard_size)
-            pipeline.drain()
-        except KeyboardInterrupt as error:
-            error.add_note(f"{folder}: finished shards are kept; build again with the same options to continue")
-            raise
-        finally:
-            pipeline.close()
-            meter.close()
+        n_shards, kept = encode(opened, place, started, meter, shard_size)
         if not n_shards:
             raise BuildError(f"{source} contains no samples: nothing was built")
         ignored = getattr(opened, "ignored", None)
@@ -159,7 +148,24 @@ def build(
         )
 
 
-def _open(source: Any, kind: str, split: str | None, mask_suffix: str | None) -> Source:
+def encode(
+    source: Source, place: Destination, workers: Workers, meter: ProgressMeter, shard_size: int
+) -> tuple[int, int]:
+    """Encode the samples of a source to shards of the destination; return their number, and of those kept."""
+    pipeline = EncodePipeline(place, workers, meter.count)
+    try:
+        counts = feed(source, place, pipeline, meter, shard_size)
+        pipeline.drain()
+    except KeyboardInterrupt as error:
+        error.add_note(f"{place.path}: finished shards are kept; build again with the same options to continue")
+        raise
+    finally:
+        pipeline.close()
+        meter.close()
+    return counts
+
+
+def open_any(source: Any, kind: str, split: str | None, mask_suffix: str | None) -> Source:
     if hasattr(source, "items") and hasattr(source, "load"):
         if split is not None or mask_suffix is not None:
             raise ValueError("split and mask_suffix need a path; pass them to the source object instead")
@@ -177,7 +183,7 @@ def count_workers(workers: int | None) -> int:
     return workers
 
 
-def _start_workers(count: int, conversion: Conversion, source: Source) -> Workers:
+def start_workers(count: int, conversion: Conversion, source: Source) -> Workers:
     """Start threads or processes.
 
     Codecs release the GIL, so with large images threads are as fast as processes, and they start at once. Outside of

@@ -21,12 +21,15 @@ from headrace.building._swap import keep_hidden_files, path_of_new, recover, swa
 from headrace.errors import BuildError
 from headrace.files import TEMPORARY_SUFFIX, atomic_path, publish
 from headrace.records.checksum import sum_file
-from headrace.records.manifest import INDEX, MANIFEST, SHARDS, Shard, shard_name
+from headrace.records.manifest import SHARDS, Shard, shard_name
 from headrace.records.schema import Field, arrow_schema
+from headrace.records.versions import CHANGES, INDEX, INDEXES, MANIFEST, VERSIONS, version_numbers
 
 BUILDING = ".building"
 _LOCK = "lock"
 _OPTIONS = "build.json"
+GROWS = "grows"
+"""Member of `build.json` of an addition: the number of its first shard."""
 
 
 class Destination:
@@ -36,12 +39,15 @@ class Destination:
     folder next to it.
     """
 
+    first_shard = 0
+    """The number of the first shard that is built."""
+
     def __init__(
         self, folder: Path, options: dict[str, Any], fields: tuple[Field, ...], *, resume: bool, force: bool
     ) -> None:
         self.path = folder
         """Where the dataset will be."""
-        self._replaces = force and (folder / MANIFEST).exists()
+        self._replaces = force and is_finished(folder)
         self.folder = path_of_new(folder) if self._replaces else folder
         """Where it is built."""
         self.is_finished = False
@@ -54,11 +60,16 @@ class Destination:
             (self.folder / SHARDS).mkdir(parents=True, exist_ok=True)
             self._building.mkdir(exist_ok=True)
             self._lock = _take_lock(self._building / _LOCK, folder)
+        self._replaced: int | None = None
+        """The lock of the dataset that is replaced, so that it does not grow meanwhile."""
         try:
             with _as_build_error(self.folder):
+                if self._replaces:
+                    (folder / BUILDING).mkdir(exist_ok=True)
+                    self._replaced = _take_lock(folder / BUILDING / _LOCK, folder)
                 self._prepare(options, resume=resume, force=force)
         except BaseException:
-            os.close(self._lock)
+            self._release()
             raise
 
     def __enter__(self) -> Self:
@@ -68,36 +79,55 @@ class Destination:
         """Remove temporary files and release the lock; finished shards stay."""
         try:
             with contextlib.suppress(OSError):
-                _remove(self._temporary_files())
+                self._remove_temporary()
         finally:
-            os.close(self._lock)
+            self._release()
+
+    def _release(self) -> None:
+        os.close(self._lock)
+        replaced, self._replaced = self._replaced, None
+        if replaced is not None:
+            try:
+                with contextlib.suppress(OSError):
+                    if read_options(self.path) is None:
+                        remove_building(self.path)
+            finally:
+                os.close(replaced)
 
     def _prepare(self, options: dict[str, Any], *, resume: bool, force: bool) -> None:
-        _remove(self._temporary_files())
-        path = self._building / _OPTIONS
-        before = _read_json(path)
+        self._remove_temporary()
+        before = read_options(self.folder)
         # Checked while holding the lock: another builder may have finished in the meantime.
-        if (self.folder / MANIFEST).exists() and not force:
+        if before is not None and GROWS in before and not self._replaces:
+            refuse_interrupted_addition(self.folder)
+        if is_finished(self.folder) and not force:
             if not resume:
                 remove_building(self.folder)
                 refuse_finished(self.path)
             self.is_finished = True
             return
-        difference = _difference(before, options) if before is not None else ""
-        if difference and resume and not force:
+        found = difference(before, options) if before is not None else ""
+        if found and resume and not force:
             raise BuildError(
-                f"{self.folder} contains an unfinished build with other options: {difference}; "
+                f"{self.folder} contains an unfinished build with other options: {found}; "
                 f"use those options, or use --no-resume (resume=False) to start over"
             )
-        if before is None or difference or not resume or (force and not self._replaces):
+        if before is None or found or not resume or (force and not self._replaces):
             if self._replaces and before is None:  # killed after the swap: this is the old dataset
                 keep_hidden_files(self.folder, self.path, BUILDING)
             _clear(self.folder)
-            with atomic_path(path, self._token) as temporary:
-                temporary.write_text(json.dumps(options, ensure_ascii=False, indent=1), encoding="utf-8")
+            self._write_options(options)
+
+    def _remove_temporary(self) -> None:
+        _remove(self._temporary_files())
+
+    def _write_options(self, options: dict[str, Any]) -> None:
+        with atomic_path(self._building / _OPTIONS, self._token) as temporary:
+            temporary.write_text(json.dumps(options, ensure_ascii=False, indent=1), encoding="utf-8")
 
     def _temporary_files(self) -> Iterator[Path]:
-        for folder in (self.folder, self.folder / SHARDS, self._building):
+        folders = (self.folder / name for name in (SHARDS, INDEXES, CHANGES, VERSIONS))
+        for folder in (self.folder, *folders, self._building):
             yield from folder.glob(f".*{TEMPORARY_SUFFIX}")
 
     def begin(self, number: int) -> Path:
@@ -180,9 +210,21 @@ class Destination:
         system.sync_folder(self.path)
 
 
+def is_finished(folder: Path) -> bool:
+    """Return whether a folder is a finished dataset."""
+    return bool(version_numbers(folder))
+
+
+def refuse_interrupted_addition(folder: Path) -> None:
+    raise BuildError(
+        f"{folder} contains an interrupted `headrace add`: run that again to finish it, or "
+        f"`headrace gc --unfinished {folder}` to remove what it wrote"
+    )
+
+
 def refuse_finished(folder: Path, because: str = "") -> None:
     """Raise if there is a finished dataset."""
-    if (folder / MANIFEST).exists():
+    if is_finished(folder):
         raise BuildError(
             f"{folder} is a finished dataset{because}; choose another folder, or use --force (force=True) to replace it"
         )
@@ -190,7 +232,7 @@ def refuse_finished(folder: Path, because: str = "") -> None:
 
 def check_destination(folder: Path, *, force: bool) -> None:
     """Refuse a finished dataset unless `force`, and a folder with other files, so that a build never removes those."""
-    ours = {MANIFEST, INDEX, SHARDS, BUILDING}
+    ours = {MANIFEST, INDEX, SHARDS, BUILDING, INDEXES, CHANGES, VERSIONS}
     with _as_build_error(folder):
         recover(folder)
         if folder.exists() and not folder.is_dir():
@@ -208,14 +250,18 @@ def check_destination(folder: Path, *, force: bool) -> None:
 
 def _clear(folder: Path) -> None:
     """Remove a dataset or an unfinished build, but not the lock; `dataset.json` first."""
+    _remove(sorted((folder / VERSIONS).glob("*.json")))
     (folder / MANIFEST).unlink(missing_ok=True)
     (folder / INDEX).unlink(missing_ok=True)
+    for name in (INDEXES, CHANGES):
+        _remove((folder / name).glob("*.arrow"))
     _remove((folder / SHARDS).glob("*.hrs"))
-    _remove_parts(folder / BUILDING)
+    clear_building(folder)
 
 
-def _remove_parts(building: Path) -> None:
+def clear_building(folder: Path) -> None:
     """Remove the files of an unfinished build except its lock. Options first: without them, the others are ignored."""
+    building = folder / BUILDING
     (building / _OPTIONS).unlink(missing_ok=True)
     _remove(path for path in building.glob("*") if path.name != _LOCK)
 
@@ -228,7 +274,7 @@ def _remove(paths: Iterable[Path]) -> None:
 def remove_building(folder: Path) -> None:
     """Remove the files of the build of a finished dataset; the lock last."""
     building = folder / BUILDING
-    _remove_parts(building)
+    clear_building(folder)
     (building / _LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # another builder has created its lock; it will see the finished dataset
         building.rmdir()
@@ -271,15 +317,17 @@ def _as_build_error(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def read_options(folder: Path) -> dict[str, Any] | None:
+    """Return the options of an unfinished build; None if there is none."""
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json.loads((folder / BUILDING / _OPTIONS).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
     return tree if isinstance(tree, dict) else None
 
 
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return in words which options differ; an empty string if none does."""
     # on_error may change: finished shards are the same, unless they skipped samples.
     names = [name for name in {**before, **now} if name != "on_error" and before.get(name) != now.get(name)]
     return "; ".join(f"{name} was {json.dumps(before.get(name))} and is {json.dumps(now.get(name))}" for name in names)

@@ -21,7 +21,7 @@ def feed(
     """Encode all units of the source that are not finished; return the number of shards, and of those kept."""
     limit = shard_samples(source)
     unit: Unit | None = None
-    kept = number = 0
+    kept, number = 0, dest.first_shard
     waiting: list[Item] = []  # of a unit whose shard may be reused
     for item in _listed(source):
         if unit is None:
@@ -37,7 +37,7 @@ def feed(
     if unit is not None:
         kept += _end(unit, part, waiting, pipeline, meter, dest)
         number += 1
-    return number, kept
+    return number - dest.first_shard, kept
 
 
 def _listed(source: Source) -> Iterator[Item]:

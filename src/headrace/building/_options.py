@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Literal
 
 from headrace import formats
 from headrace.errors import UnsupportedImage
+from headrace.records.manifest import Manifest
 from headrace.records.plan import Mix, load_plan, parse_mixes, single
 from headrace.records.schema import ALIGNMENTS, DEFAULT_HRI, PIXEL_TYPES, Field, make_fields, stored_format
 
@@ -74,6 +75,63 @@ def make_conversion(
             f"apply_orientation changes the pixels, but format 'keep' does not; choose a format such as {DEFAULT_HRI}"
         )
     return Conversion(fields, mixes, align, verify, on_error == "skip", apply_orientation, pages == "first")
+
+
+def conversion_like(
+    manifest: Manifest,
+    *,
+    format: str | None,  # noqa: A002
+    verify: bool,
+    on_error: OnError,
+    pages: Pages,
+) -> Conversion:
+    """Return how samples are stored as those of a dataset are; `format` is another one for its images.
+
+    Of a dataset whose options do not say it, each field is stored in the format that most of its images have.
+    """
+    types = {field.name: field.declared for field in manifest.fields}
+    plain = make_conversion(
+        types,
+        format=format or DEFAULT_HRI,
+        mask_format=None,
+        plan=None,
+        renditions=None,
+        align=manifest.align,
+        verify=verify,
+        on_error=on_error,
+        apply_orientation=manifest.options.get("apply_orientation") is True,
+        pages=pages,
+    )
+    mixes = dict(plain.mixes)
+    for field in manifest.fields:
+        if field.is_pixels and (format is None or field.type == "mask"):
+            mixes[field.name] = _stored_mix(manifest, field)
+        elif field.is_pixels and field.renditions != 1:
+            raise ValueError(
+                f"{field.name!r} is stored in {field.renditions} formats, as its plan says; format must not be given"
+            )
+    return replace(plain, fields=manifest.fields, mixes=mixes)
+
+
+def _stored_mix(manifest: Manifest, field: Field) -> Mix:
+    counts = manifest.formats.get(field.name, {})
+    usual = sorted(counts, key=lambda name: -counts[name])[: field.renditions]
+    try:
+        stored = manifest.options["formats"][field.name]
+        mix = Mix(tuple(stored["formats"]), tuple(map(float, stored["ends"])), int(stored["renditions"]))
+        fits = mix.renditions == field.renditions <= len(mix.formats) == len(mix.ends) and mix.ends[-1] == 1
+    except (KeyError, TypeError, ValueError, IndexError):
+        fits = False
+    if not fits:
+        names = tuple(usual) or (DEFAULT_HRI,)
+        mix = Mix(names, tuple((k + 1) / len(names) for k in range(len(names))), field.renditions)
+        if len(names) < field.renditions:
+            raise ValueError(f"it is unknown in which formats {field.name!r} of the dataset is stored; build it again")
+    for name in mix.formats:
+        _check_format(name, f"the format of {field.name!r} in the dataset")
+        if field.type == "mask" and not _keeps_pixels(name):
+            raise ValueError(f"{name} would change the values of mask {field.name!r}; build the dataset again")
+    return mix
 
 
 def _planned(

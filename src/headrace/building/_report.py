@@ -74,15 +74,22 @@ class Progress:
 ProgressHook: TypeAlias = Callable[[Progress], None]
 
 
+def check_progress(progress: object) -> None:
+    """Raise TypeError unless it can be called; before anything is built."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function that takes a Progress, or None; got {progress!r}")
+
+
 class ProgressMeter:
     """Counts samples and bytes, and calls a hook at most every 0.1 s."""
 
-    def __init__(self, hook: ProgressHook | None, source: Source | None) -> None:
+    def __init__(self, hook: ProgressHook | None, source: Source | None, total: tuple[int, int] | None = None) -> None:
+        """Count toward `total` samples and bytes, or those of a source, which are counted meanwhile."""
         self._hook = hook
         self.samples = 0
         self._done = self._source_bytes = self._n_bytes = 0
         self._start = self._shown = time.perf_counter()
-        self._total: tuple[int, int] | None = None
+        self._total = total
         self._closed = threading.Event()
         if hook is not None and source is not None and not source.sequential:
             # Counted in a thread with a copy of the source, so that the build starts before the listing ends.

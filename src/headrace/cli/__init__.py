@@ -22,6 +22,7 @@ from headrace.cli import (
     transforms_preview,
     verify,
 )
+from headrace.cli.growing import add, drop, gc, log, merge, relabel
 
 __all__ = ["app", "main"]
 
@@ -43,6 +44,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         extract.extract,
         transforms_preview.transforms_preview,
     ),
+    "Growing datasets": (add.add, drop.drop, relabel.relabel, merge.merge, log.log, gc.gc),
     "Images": (encode.encode, decode.decode),
     "Advanced": (offload.offload,),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -117,10 +118,6 @@ def build(
     headrace build old.hr new.hr --plan plan.json       a dataset in other formats
     """
     size = parse_size(shard_size)
-
-    def show(now: Progress) -> None:
-        update(completed=now.samples, total=now.total_samples, description=_rate(now))
-
     with (
         exit_on_error("interrupted; finished shards are kept: run the same command again to continue"),
         shown_progress(quiet=quiet) as update,
@@ -144,7 +141,7 @@ def build(
             pages=pages,
             shard_size=size,
             align=align,
-            progress=None if quiet else show,
+            progress=None if quiet else progress_hook(update),
         )
     if as_json:
         typer.echo(json.dumps({**dataclasses.asdict(report), "path": str(report.path)}))
@@ -177,6 +174,11 @@ def _show_report(report: BuildReport, *, quiet: bool) -> None:
         say(f"warning: {warning}", err=True)
     path = shlex.quote(str(report.path))
     say(f"next: headrace.Loader({str(report.path)!r}, batch_size=64) in your code, or headrace profile {path}")
+
+
+def progress_hook(update: Callable[..., None]) -> Callable[[Progress], None]:
+    """Return a function that shows the progress of a build."""
+    return lambda now: update(completed=now.samples, total=now.total_samples, description=_rate(now))
 
 
 def _rate(now: Progress) -> str:

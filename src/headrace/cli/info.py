@@ -64,7 +64,7 @@ def info(
         try:
             if problem is not None:
                 raise FileNotFoundError(problem)
-            if path.is_dir():
+            if is_dataset(path):
                 _show_dataset(path, rows, as_json=as_json)
             else:
                 images.append(_describe_image(path, verify=verify, max_pixels=max_pixels))
@@ -99,6 +99,7 @@ def _show_dataset(path: Path, rows: int, *, as_json: bool) -> None:
     from headrace import records  # noqa: PLC0415 - imports pyarrow, which images do not need
 
     dataset = records.open_dataset(path)
+    manifest = dataset.manifest
     summary = _summarize(dataset)
     first = [_describe_sample(dataset, index) for index in range(min(rows, len(dataset)))]
     if as_json:
@@ -119,6 +120,10 @@ def _show_dataset(path: Path, rows: int, *, as_json: bool) -> None:
         f"source   {source.get('name') or '-'} ({source.get('kind')}), "
         f"{bytes_text(source.get('bytes', 0))}; {counted(summary['skipped'], 'sample')} skipped"
     )
+    if summary["version"] > 1:
+        change = f"{manifest.change['action']} {counted(manifest.change['samples'], 'sample')}"
+        dropped = f"; {counted(summary['dropped'], 'sample')} dropped so far" if summary["dropped"] else ""
+        say(f"version  {summary['version']}: {change}{dropped}; headrace log lists all")
     say(f"made by  {summary['writer']}; fingerprint {summary['fingerprint']}")
     for number, sample in enumerate(first):
         values = ", ".join(f"{name}={value}" for name, value in sample.items() if name != "key")
@@ -133,7 +138,9 @@ def _summarize(dataset: Dataset) -> dict[str, Any]:
         "formats": {name: dict(counts) for name, counts in dataset.formats.items()},
         "classes": dataset.classes,
         "shards": len(manifest.shards),
-        "bytes": sum(shard.n_bytes for shard in manifest.shards) + manifest.index.n_bytes,
+        "bytes": sum(shard.n_bytes for shard in manifest.shards) + manifest.index_bytes,
+        "version": manifest.number,
+        "dropped": manifest.rows - manifest.samples,
         "align": manifest.align,
         "source": dict(manifest.source),
         "options": dict(manifest.options),

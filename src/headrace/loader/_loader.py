@@ -34,7 +34,7 @@ from headrace.loader._options import (
 from headrace.loader._patches import chosen_transform
 from headrace.loader._pipeline import Feed
 from headrace.loader._sampler import EpochBatchSampler, EpochSampler
-from headrace.loader._state import EpochCursor, LoaderState
+from headrace.loader._state import EpochCursor, LoaderState, check_version
 from headrace.loader.batch._stats import LoaderStats
 from headrace.loader.batch.output import OutputName
 from headrace.loader.order._keys import check_epoch, check_seed
@@ -346,7 +346,9 @@ class Loader:
         """
         if self._running() is not None:
             raise InvalidState("a state cannot be loaded during an iteration: load it before iter(loader)")
-        self._cursor.load(LoaderState.from_json(state_dict), self._parts.load_settings)
+        state = LoaderState.from_json(state_dict)
+        check_version(state, self.dataset)
+        self._cursor.load(state, self._parts.load_settings)
 
     def skip_batches(self, batches: int) -> None:
         """Let the next iteration omit this many batches from the start of its epoch; they are not loaded.

@@ -38,6 +38,8 @@ from headrace.errors import InvalidState
 from headrace.loader.order._keys import MAX_EPOCH, MAX_SEED, check_epoch
 from headrace.loader.order._order import MAX_SAMPLES, EpochPlan
 from headrace.loader.sampling._protocol import EpochSamples, Progress
+from headrace.records import Dataset, Manifest
+from headrace.records.versions import address
 
 VERSION = 3
 _KIND = "loader state"
@@ -154,6 +156,19 @@ _REMEDIES = {
     "length": _SAME_ROWS,
     "selection": _SAME_ROWS,
 }
+
+
+def check_version(state: LoaderState, dataset: Dataset) -> None:
+    """Raise InvalidState if the state belongs to another version of the dataset; the message says how to open it."""
+    if state.fingerprint == dataset.fingerprint:
+        return
+    found = Manifest.find(dataset.path, state.fingerprint)
+    if found is not None:
+        theirs = address(dataset.path, found.number)
+        raise InvalidState(
+            f"the state is of a run with version {found.number} of {dataset.path}; this loader has version "
+            f"{dataset.version}: make it with {theirs!r} to continue that run, or start again without the state"
+        )
 
 
 class EpochCursor:

@@ -22,6 +22,7 @@ from headrace.measuring import _cold
 from headrace.measuring._images import FileRange, file_ranges
 from headrace.measuring._stopwatch import pass_over, timed
 from headrace.records import Dataset, hash64
+from headrace.records.versions import split_address
 from headrace.sources import is_dataset
 
 QUEUE_DEPTH = 16
@@ -109,7 +110,7 @@ def source_files(source: Any) -> list[Path]:
         return []
     path = Path(source)
     if is_dataset(path):
-        return sorted((path / "shards").glob("*.hrs"))[:_MAX_FILES]
+        return sorted((split_address(path)[0] / "shards").glob("*.hrs"))[:_MAX_FILES]
     if path.is_file():
         return [path]
     if not path.is_dir():  # a glob

@@ -35,6 +35,7 @@ from headrace.profiling.subjects._settings import (
     refuse,
 )
 from headrace.records import Dataset
+from headrace.sources import is_dataset
 
 
 def profile(
@@ -126,7 +127,7 @@ def _measure(subject: Any, settings: Settings, schedule: Schedule, batches: dict
     """Run the phases for this kind of subject."""
     if isinstance(subject, str | PathLike):
         path = Path(subject)
-        subject = Dataset(path) if (path / "dataset.json").exists() else path
+        subject = Dataset(path) if is_dataset(path) else path
     if isinstance(subject, Dataset | Path):
         options = read_batches(**batches)
         if isinstance(subject, Path):

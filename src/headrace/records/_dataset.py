@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -18,16 +19,17 @@ import pyarrow as pa
 from headrace import formats, transforms
 from headrace.errors import CorruptDataset
 from headrace.records import schema
-from headrace.records._files import DatasetFiles
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
-from headrace.records.arrays import from_numpy, to_numpy
+from headrace.records.arrays import from_numpy
 from headrace.records.index.gather import Gather
+from headrace.records.index.opened import DatasetFiles
 from headrace.records.keypoints import Keypoints
-from headrace.records.manifest import INDEX, Manifest, shard_name
+from headrace.records.manifest import Manifest, shard_name
 from headrace.records.rendition import Rendition
 from headrace.records.sample import Place, SampleMaker, read_value, stored_tensor
+from headrace.records.versions import FIRST, address
 from headrace.storage import Objects, join_url
 from headrace.tensors import StoredTensor
 from headrace.transforms.boxes import BoxFilter
@@ -58,8 +60,8 @@ class Dataset:
     ) -> None:
         if color not in ("auto", "RGB", "keep"):
             raise ValueError(f"color must be 'auto', 'RGB' or 'keep'; got {color!r}")
-        self.location = str(path)
-        """Where the dataset is: a folder or a URL."""
+        self.location = os.fspath(path)
+        """Where the dataset is: a folder or a URL, with the version if one was given, as in `photos.hr@v3`."""
         self.storage_options = storage_options
         self.seed = seed
         self.color = color
@@ -69,6 +71,7 @@ class Dataset:
         self._compiled = self._compile()
         self._rows: Rows | None = None
         self._files = DatasetFiles(self.location, storage_options)
+        self.version = self._files.manifest.number
         self._epochs = EpochCounter(self._files.manifest.samples)
 
     @property
@@ -83,7 +86,7 @@ class Dataset:
 
     def shard_location(self, shard: int) -> str:
         """Return the path or URL of a shard, for messages."""
-        return join_url(self.location, shard_name(shard))
+        return join_url(self.location if self.objects else str(self.path), shard_name(shard))
 
     def _compile(self) -> transforms.Compiled | None:
         if self.transform is None:
@@ -92,8 +95,6 @@ class Dataset:
         if compiled.per_batch:
             raise ValueError("a dataset returns samples, not batches; use PerBatch with headrace.Loader")
         return compiled
-
-    # The sequence.
 
     def __len__(self) -> int:
         return self._files.manifest.samples if self._rows is None else len(self._rows)
@@ -123,7 +124,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}: {kind}" for name, kind in self.fields.items())
-        return f"<Dataset {self.location!r}: {len(self)} samples of {fields}>"
+        name = self.location if self.version == FIRST else self.address
+        return f"<Dataset {name!r}: {len(self)} samples of {fields}>"
 
     def _row(self, index: int) -> int:
         position = operator.index(index)
@@ -175,11 +177,8 @@ class Dataset:
         except ValueError:
             return f"sample in row {row}"
 
-    # Contents.
-
     @property
     def fields(self) -> Mapping[str, str]:
-        """The names and types of the fields."""
         return MappingProxyType({field.name: field.type for field in self._files.manifest.fields})
 
     @property
@@ -214,8 +213,13 @@ class Dataset:
         return self._files.fingerprint
 
     @property
+    def address(self) -> str:
+        """The path with the version, as in `photos.hr@v3`: opens this version whatever is added later."""
+        return self.location if self.objects else address(self.path, self.version)
+
+    @property
     def manifest(self) -> Manifest:
-        """The parsed `dataset.json`."""
+        """The parsed `dataset.json`, or file of a later version."""
         return self._files.manifest
 
     @property
@@ -237,7 +241,7 @@ class Dataset:
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers of the index, such as `label` or `image.0.width`, as an array."""
-        column = to_numpy(self._files.index.column(name))
+        column = self._files.index.column(name)
         return column if self._rows is None else column[self._rows.array]
 
     def value(self, index: int, field: str) -> Any:
@@ -274,7 +278,7 @@ class Dataset:
         try:
             return str(batch.key[at])
         except ValueError as error:
-            raise CorruptDataset(f"{self.path / INDEX}: row {row}: the key must be UTF-8: {error}") from error
+            raise CorruptDataset(f"{self.path}: row {row} of the index: the key must be UTF-8: {error}") from error
 
     def rendition(self, index: int, field: str, format: str | None = None) -> Rendition:  # noqa: A002
         """Return where an image is stored and what the index says about it, without reading it.
@@ -302,8 +306,6 @@ class Dataset:
     def read_blocks(self, rendition: Rendition) -> Iterator[memoryview]:
         """Yield the stored bytes of an image in pieces. A piece is valid until the next one is read."""
         return self._files.shards.blocks(rendition.shard_number, rendition.offset, rendition.n_bytes)
-
-    # Views.
 
     def select(self, indices: Any) -> Dataset:
         """Return a view of some samples, in the given order: integers, a slice, or an array of booleans."""
@@ -342,8 +344,6 @@ class Dataset:
         view.__dict__.pop("_maker", None)  # the partners of a sample are those of its view
         return view
 
-    # Epochs and processes.
-
     @property
     def epoch(self) -> int:
         """The epoch that `set_epoch` has set, in any process that shares this dataset; 0 before."""
@@ -358,30 +358,21 @@ class Dataset:
         self._epochs.set_epoch(operator.index(epoch))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = (
-            "location",
-            "storage_options",
-            "seed",
-            "color",
-            "transform",
-            "max_pixels",
-            "box_filter",
-            "_rows",
-            "_epochs",
-        )
+        options = ("storage_options", "seed", "color", "transform", "max_pixels", "box_filter")
+        kept = ("location", "version", *options, "_rows", "_epochs")
         return {**{name: self.__dict__[name] for name in kept}, "fingerprint": self.fingerprint}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expected = state.pop("fingerprint")
         self.__dict__.update(state)
         self._compiled = self._compile()
-        self._files = DatasetFiles(self.location, self.storage_options)
+        self._files = DatasetFiles(self.location, self.storage_options, self.version)
         if self.fingerprint != expected:
             raise CorruptDataset(f"{self.location} has been built again since it was opened; open it again")
 
     def verify(self, *, workers: int | None = None) -> VerifyReport:
         """Check every byte of the complete dataset, also if this is a view."""
-        return verify(self.location, workers=workers)
+        return verify(self.address, workers=workers)
 
 
 def open_dataset(
@@ -398,8 +389,9 @@ def open_dataset(
     """Open a dataset. Time and memory do not depend on the number of samples.
 
     Args:
-        path: The folder that `headrace build` made, or its URL in an object store: `s3://bucket/photos.hr`, `gs://`,
-            `az://`, `http://`, `https://` or `hf://datasets/OWNER/NAME/photos.hr`.
+        path: The folder that `headrace build` made: its newest version, or `photos.hr@v3` for version 3; or its URL in
+            an object store: `s3://bucket/photos.hr`, `gs://`, `az://`, `http://`, `https://` or
+            `hf://datasets/OWNER/NAME/photos.hr`.
         transform: One or a list of declarative transforms (`headrace.transforms`), then functions that are called with
             each sample, a dict of its fields. With declarative transforms images are `[C, H, W]`, as in a loader;
             otherwise `[H, W]` or `[H, W, C]`, as decoded.

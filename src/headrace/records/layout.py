@@ -76,7 +76,7 @@ def shard_extents(index: Index, manifest: Manifest) -> Iterator[Extents | str]:
     """Yield the extents of each shard according to the index, or what is wrong with them. Reads batch by batch."""
     slots = [(f, r) for f in manifest.fields for r in range(f.renditions)]
     owners = tuple(f.name for f, _ in slots)
-    batches = iter(range(len(manifest.index.batches)))
+    batches = iter(range(len(manifest.batches)))
     held: dict[str, np.ndarray] = {part: np.zeros((0, len(slots)), np.uint64) for part in _PARTS}
     row = 0
     for number, shard in enumerate(manifest.shards):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`dataset.json`: the contents of a dataset and the checksums of its files (spec/dataset.md §3)."""
+"""`dataset.json` and version files: contents of a dataset and checksums of its files (spec/dataset.md §3, §10)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from headrace.files import open_file, read_at, read_file
 from headrace.records.checksum import crc32c, to_hex
 from headrace.records.keypoints import Keypoints, read_keypoints
 from headrace.records.schema import ALIGNMENTS, MAX_ROWS, Field, make_fields
+from headrace.records.versions import FIRST, MANIFEST, address, split_address, version_name, version_numbers
 
-MANIFEST = "dataset.json"
-INDEX = "index.arrow"
 SHARDS = "shards"
 VERSION = 0
 BLOCK_BYTES = 1 << 20
@@ -28,6 +27,12 @@ MIN_BLOCK_BYTES, MAX_BLOCK_BYTES = 1 << 12, 1 << 26
 MAX_BYTES = 1 << 26
 """Maximum size of `dataset.json`. With a million shards, 256 TB by default, it has 60 MB."""
 MAX_SKIPPED = 1000
+MAX_INDEX_FILES = 64
+"""Maximum index files of a version: what opening it costs."""
+MAX_SEARCHED = 1000
+"""Maximum versions to compare with a fingerprint."""
+RELABELED_TYPES = ("int64", "float32", "str")
+ACTIONS = ("add", "drop", "relabel")
 
 _END = re.compile(rb',\n"checksum":"([0-9a-f]{8})"}\n\Z')
 _END_BYTES = 25
@@ -45,21 +50,34 @@ class Shard:
     n_bytes: int
     checksum: str
     samples: int
+    dropped: int = 0
+    """Number of its samples that this version drops."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """Size, rows of each record batch, and the checksum of each block of `index.arrow`."""
+    """Size, rows of each record batch, and the checksum of each block of an index file or change file."""
 
     n_bytes: int
     batches: tuple[int, ...]
     checksums: str
     block_bytes: int = BLOCK_BYTES
+    number: int = 0
+    """The number in its name; 0 is `index.arrow`."""
+
+    @property
+    def rows(self) -> int:
+        return sum(self.batches)
+
+    @property
+    def line(self) -> str:
+        """Its line of the fingerprint."""
+        return f"{self.n_bytes} {self.checksums}\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The parsed `dataset.json`."""
+    """The parsed `dataset.json`, or file of a later version."""
 
     fields: tuple[Field, ...]
     index: IndexFile
@@ -75,44 +93,84 @@ class Manifest:
     writer: str = ""
     identity: tuple[int, bytes] | None = field(default=None, compare=False)
     """Size and last bytes of the file that it was read from, including its checksum."""
+    number: int = FIRST
+    """The number of the version."""
+    added: tuple[IndexFile, ...] = ()
+    """Index files whose rows follow those of `index`."""
+    dropped: IndexFile | None = None
+    relabeled: Mapping[str, IndexFile] = field(default_factory=dict)
+    """The change file with the new values of each field that was relabeled."""
+    change: Mapping[str, Any] = field(default_factory=dict)
+    """What this version changed; empty for the first."""
+
+    @property
+    def indexes(self) -> tuple[IndexFile, ...]:
+        """The index files, in the order of their rows."""
+        return (self.index, *self.added)
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The number of rows of each record batch, over all index files."""
+        return tuple(rows for file in self.indexes for rows in file.batches)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the index, dropped ones included."""
+        return sum(self.batches)
 
     @property
     def samples(self) -> int:
-        return sum(self.index.batches)
+        return self.rows - (self.dropped.rows if self.dropped else 0)
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of all index files and change files."""
+        changes = [*self.relabeled.values(), *([self.dropped] if self.dropped else [])]
+        return sum(file.n_bytes for file in (*self.indexes, *changes))
+
+    @property
+    def file(self) -> str:
+        """The name of the file that it is stored in."""
+        return version_name(self.number)
 
     @property
     def fingerprint(self) -> str:
-        lines = [f"{self.index.n_bytes} {self.index.checksums}\n"]
+        lines = [file.line for file in self.indexes]
         lines += [f"{shard.n_bytes} {shard.checksum}\n" for shard in self.shards]
+        lines += [f"dropped {self.dropped.line}"] if self.dropped else []
+        lines += [f"relabeled {f.name} {self.relabeled[f.name].line}" for f in self.fields if f.name in self.relabeled]
         return blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
     def to_bytes(self) -> bytes:
         """Return the file: one line per member and per shard, the checksum last."""
         described = {name: each.to_json() for name, each in self.keypoints.items()}
+        is_first = self.number == FIRST
         members: dict[str, Any] = {
-            "headrace": "dataset",
+            "headrace": "dataset" if is_first else "dataset version",
             "version": VERSION,
+            **({} if is_first else {"number": self.number, "change": self.change}),
             "samples": self.samples,
             "fields": {f.name: _field_json(f) for f in self.fields},
             "classes": self.classes,
             **({"keypoints": described} if described else {}),
             "formats": self.formats,
             "align": self.align,
-            "index": {
-                "bytes": self.index.n_bytes,
-                "batches": self.index.batches,
-                "block_bytes": self.index.block_bytes,
-                "checksums": self.index.checksums,
-            },
+            "index": _index_json(self.index) if is_first else [_numbered_json(file) for file in self.indexes],
             "source": self.source,
             "options": self.options,
             "skipped": {"count": self.skipped_count, "first": self.skipped},
             "writer": self.writer,
             "fingerprint": self.fingerprint,
         }
+        if not is_first:
+            members["dropped"] = _numbered_json(self.dropped) if self.dropped else None
+            members["relabeled"] = {name: _numbered_json(file) for name, file in self.relabeled.items()}
         lines = [f"{_compact(name)}:{_compact(value)}" for name, value in members.items()]
         shards = (
-            _compact({"bytes": shard.n_bytes, "checksum": shard.checksum, "samples": shard.samples})
+            _compact(
+                {"bytes": shard.n_bytes, "checksum": shard.checksum, "samples": shard.samples}
+                | ({"dropped": shard.dropped} if shard.dropped else {})
+            )
             for shard in self.shards
         )
         lines.append('"shards":[' + ",\n ".join(shards) + "]")
@@ -120,17 +178,38 @@ class Manifest:
         return body + f',\n"checksum":"{to_hex(crc32c(body))}"}}\n'.encode()
 
     @classmethod
-    def load(cls, folder: Path) -> Manifest:
-        path = folder / MANIFEST
+    def load(cls, folder: Path, number: int | None = None) -> Manifest:
+        """Read a version of the dataset in a folder: the newest, or the one with this number.
+
+        The folder may have the version in its name, as in `photos.hr@v3`.
+        """
+        if number is None:
+            folder, number = split_address(folder)
+        numbers = version_numbers(folder)
+        number = (numbers[-1] if numbers else FIRST) if number is None else number
+        path = folder / version_name(number)
         try:
             data = read_file(path, MAX_BYTES)
         except (FileNotFoundError, NotADirectoryError):
-            raise FileNotFoundError(_absence(folder)) from None
+            raise FileNotFoundError(_absence(folder, number, numbers)) from None
         except PermissionError:
             raise
         except OSError as error:
             raise CorruptDataset(f"{path} cannot be read: {error.strerror}; restore it or build again") from error
-        return cls.from_bytes(data, str(path))
+        manifest = cls.from_bytes(data, str(path))
+        if manifest.number != number:
+            raise CorruptDataset(f"{path}: the file must be version {number}; it is {manifest.number}: restore it")
+        return manifest
+
+    @classmethod
+    def find(cls, folder: Path, fingerprint: str) -> Manifest | None:
+        """Return the version of a dataset that has this fingerprint; None if none of the newest 1000 has it."""
+        for number in reversed(version_numbers(folder)[-MAX_SEARCHED:]):
+            with contextlib.suppress(CorruptDataset, UnsupportedDataset, OSError):
+                manifest = cls.load(folder, number)
+                if manifest.fingerprint == fingerprint:
+                    return manifest
+        return None
 
     def check_current(self, folder: Path) -> None:
         """Raise CorruptDataset if the folder no longer has the dataset that this manifest was read from.
@@ -141,7 +220,7 @@ class Manifest:
             return
         n_bytes, ending = self.identity
         with contextlib.suppress(OSError):
-            handle = open_file(folder / MANIFEST)
+            handle = open_file(folder / self.file)
             try:
                 found = bytearray(len(ending))
                 read_at(handle, n_bytes - len(ending), found)
@@ -180,34 +259,38 @@ class Manifest:
 
     @classmethod
     def _from_json(cls, tree: dict[str, Any]) -> Manifest:
-        if tree["headrace"] != "dataset":
-            raise ValueError(f"'headrace' must be 'dataset'; got {tree['headrace']!r}")
+        if tree["headrace"] not in ("dataset", "dataset version"):
+            raise ValueError(f"'headrace' must be 'dataset' or 'dataset version'; got {_short(tree['headrace'])}")
+        is_first = tree["headrace"] == "dataset"
         if tree["version"] != VERSION or isinstance(tree["version"], bool):
             raise UnsupportedDataset(
                 f"the dataset has version {_short(tree['version'])}; this version of headrace reads {VERSION}: install "
                 f"another version or build again"
             )
-        index = _read_index(tree["index"])
-        samples = _count(tree["samples"])
-        if sum(index.batches) != samples:
-            raise ValueError("the rows of the record batches must add up to the samples")
-        shards = tuple(
-            Shard(_count(shard["bytes"]), _checksums(shard["checksum"], 1), _count(shard["samples"]))
-            for shard in _list(tree["shards"])
-        )
-        if sum(shard.samples for shard in shards) != samples:
-            raise ValueError("the samples of the shards must add up to the samples")
+        indexes = [_read_index(tree["index"])] if is_first else [_read_numbered(one) for one in _list(tree["index"])]
+        if not 1 <= len(indexes) <= MAX_INDEX_FILES:
+            raise ValueError(f"a version must have 1 to {MAX_INDEX_FILES} index files; got {len(indexes)}")
+        dropped = None if is_first or tree["dropped"] is None else _read_numbered(tree["dropped"])
+        rows, n_dropped = sum(file.rows for file in indexes), dropped.rows if dropped else 0
+        if rows - n_dropped != _count(tree["samples"]):
+            raise ValueError("the rows of the record batches that are not dropped must add up to the samples")
+        shards = tuple(_read_shard(shard, is_first=is_first) for shard in _list(tree["shards"]))
+        if sum(shard.samples for shard in shards) != rows:
+            raise ValueError("the samples of the shards must add up to the rows of the index")
+        if sum(shard.dropped for shard in shards) != n_dropped:
+            raise ValueError("the dropped samples of the shards must add up to the dropped rows")
         align = _count(tree["align"])
         if align not in ALIGNMENTS:
             raise ValueError(f"align must be a power of 2 from 64 to 65536; got {align}")
-        fields = tree["fields"]
+        declared = tree["fields"]
+        fields = make_fields(
+            {_text(name): _declared(value) for name, value in declared.items()},
+            {name: _count(value.get("renditions", 0)) for name, value in declared.items()},
+        )
         skipped = _list(tree["skipped"]["first"])
         return cls(
-            fields=make_fields(
-                {_text(name): _declared(value) for name, value in fields.items()},
-                {name: _count(value.get("renditions", 0)) for name, value in fields.items()},
-            ),
-            index=index,
+            fields=fields,
+            index=indexes[0],
             shards=shards,
             formats={
                 _text(name): {_text(stored): _count(count) for stored, count in counts.items()}
@@ -221,6 +304,11 @@ class Manifest:
             skipped_count=_count(tree["skipped"]["count"]),
             skipped=tuple({"key": _text(entry["key"]), "reason": _text(entry["reason"])} for entry in skipped),
             writer=_text(tree["writer"]),
+            number=FIRST if is_first else _read_number(tree["number"]),
+            added=tuple(indexes[1:]),
+            dropped=dropped,
+            relabeled={} if is_first else _read_relabeled(tree["relabeled"], fields, rows),
+            change={} if is_first else _read_change(tree["change"]),
         )
 
 
@@ -232,6 +320,59 @@ def _read_index(tree: dict[str, Any]) -> IndexFile:
     if max(batches, default=0) > MAX_ROWS:
         raise ValueError(f"a record batch must have at most {MAX_ROWS} rows; one has {max(batches)}")
     return IndexFile(n_bytes, batches, _checksums(tree["checksums"], -(-n_bytes // block_bytes)), block_bytes)
+
+
+def _read_numbered(tree: dict[str, Any]) -> IndexFile:
+    return replace(_read_index(tree), number=_count(tree["file"]))
+
+
+def _read_number(value: Any) -> int:
+    if _count(value) <= FIRST:
+        raise ValueError(f"the number of a version file must be 2 or more; got {value}")
+    return int(value)
+
+
+def _read_shard(tree: dict[str, Any], *, is_first: bool) -> Shard:
+    samples, dropped = _count(tree["samples"]), 0 if is_first else _count(tree.get("dropped", 0))
+    if dropped > samples:
+        raise ValueError(f"a shard must have at least as many samples as it has dropped ones; got {samples}, {dropped}")
+    return Shard(_count(tree["bytes"]), _checksums(tree["checksum"], 1), samples, dropped)
+
+
+def _read_relabeled(tree: dict[str, Any], fields: tuple[Field, ...], rows: int) -> dict[str, IndexFile]:
+    allowed = {field.name for field in fields if field.type in RELABELED_TYPES}
+    found = {_text(name): _read_numbered(file) for name, file in tree.items()}
+    for name, file in found.items():
+        if name not in allowed or file.rows > rows:
+            raise ValueError(
+                f"a relabeled field must be one of {sorted(allowed)} with at most {rows} values; got {name!r}"
+            )
+    return found
+
+
+def _read_change(tree: dict[str, Any]) -> dict[str, Any]:
+    change: dict[str, Any] = _plain(dict(tree))
+    if change["action"] not in ACTIONS:
+        raise ValueError(f"the action of a change must be one of {', '.join(ACTIONS)}; got {_short(change['action'])}")
+    _count(change["samples"])
+    if "source" in change:
+        change["source"] = _read_source(change["source"])
+    if "field" in change:
+        _text(change["field"])
+    return change
+
+
+def _index_json(file: IndexFile) -> dict[str, Any]:
+    return {
+        "bytes": file.n_bytes,
+        "batches": file.batches,
+        "block_bytes": file.block_bytes,
+        "checksums": file.checksums,
+    }
+
+
+def _numbered_json(file: IndexFile) -> dict[str, Any]:
+    return {"file": file.number, **_index_json(file)}
 
 
 def _read_source(tree: dict[str, Any]) -> dict[str, Any]:
@@ -307,7 +448,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _absence(folder: Path) -> str:
+def _absence(folder: Path, number: int, numbers: list[int]) -> str:
+    if numbers:
+        known = ", ".join(map(str, numbers[-20:]))
+        return (
+            f"there is no {address(folder, number)}; the dataset has the versions {known}: see `headrace log {folder}`"
+        )
     if (folder / ".building").is_dir():
         return f"{folder} is an unfinished build; run the same `headrace build` again to finish it"
     if folder.is_dir():

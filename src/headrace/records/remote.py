@@ -18,7 +18,8 @@ import numpy as np
 from headrace.errors import CorruptDataset
 from headrace.files import atomic_path, write_atomic
 from headrace.records.checksum import CHUNK, sum_blocks
-from headrace.records.manifest import INDEX, MANIFEST, MAX_BYTES, Manifest, Shard, shard_name
+from headrace.records.manifest import MAX_BYTES, Manifest, Shard, shard_name
+from headrace.records.versions import INDEX, MANIFEST
 from headrace.storage import ObjectRange, Objects, RangePart, fetch_now, join_url
 
 _DOWNLOAD = 64 << 20

@@ -200,19 +200,21 @@ def columns(fields: tuple[Field, ...]) -> Iterator[tuple[str, str]]:
             yield field.name, field.stored
 
 
+def arrow_type(kind: str) -> pa.DataType:
+    """Return the Arrow type of a column of this kind."""
+    if kind in NUMBERS:
+        return pa.from_numpy_dtype(NUMBERS[kind])
+    if kind == "boxes":
+        return pa.large_list(_item(pa.list_(_item(pa.float32()), 4)))
+    if kind.startswith("list<"):
+        return pa.large_list(_item(arrow_type(kind[5:-1])))
+    return pa.large_string() if kind == "str" else pa.large_binary()
+
+
 def arrow_schema(fields: tuple[Field, ...]) -> pa.Schema:
     """Return the schema of the index. No column is nullable."""
-
-    def arrow_type(kind: str) -> pa.DataType:
-        if kind in NUMBERS:
-            return pa.from_numpy_dtype(NUMBERS[kind])
-        if kind == "boxes":
-            return pa.large_list(item(pa.list_(item(pa.float32()), 4)))
-        if kind.startswith("list<"):
-            return pa.large_list(item(arrow_type(kind[5:-1])))
-        return pa.large_string() if kind == "str" else pa.large_binary()
-
-    def item(inner: pa.DataType) -> pa.Field:
-        return pa.field("item", inner, nullable=False)
-
     return pa.schema([pa.field(name, arrow_type(kind), nullable=False) for name, kind in columns(fields)])
+
+
+def _item(inner: pa.DataType) -> pa.Field:
+    return pa.field("item", inner, nullable=False)

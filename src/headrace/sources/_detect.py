@@ -219,10 +219,10 @@ def _detect_file(path: Path) -> str:
 
 def _detect(path: Path) -> str:  # noqa: PLR0911 - one return per kind
     """Return the kind of source at a path, from names only."""
-    if not path.is_dir():
-        return _detect_file(path)
     if dataset.is_dataset(path):
         return "dataset"
+    if not path.is_dir():
+        return _detect_file(path)
     if _is_cityscapes(path):
         return "cityscapes"
     if _instances(path):

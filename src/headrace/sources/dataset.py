@@ -24,8 +24,13 @@ MANIFEST = "dataset.json"
 
 
 def is_dataset(path: str | PathLike[str]) -> bool:
-    """Return whether a path is a finished dataset."""
-    return (Path(path) / MANIFEST).is_file()
+    """Return whether a path is a finished dataset, or one with a version, as in `photos.hr@v3`."""
+    if (Path(path) / MANIFEST).is_file():
+        return True
+    from headrace.records.versions import split_address, version_numbers  # noqa: PLC0415 - imports pyarrow
+
+    folder, number = split_address(path)
+    return (number is not None or (folder / "versions").is_dir()) and bool(version_numbers(folder))
 
 
 def is_plain(source: object) -> TypeGuard[Dataset]:

@@ -37,15 +37,17 @@ class IterableSource:
     the field's name contains mask or seg. A pair of `[N, 4]` and `[N]`, or a dict of `boxes` and `labels`, are boxes.
     An array of another dtype, or of more dimensions, is a tensor: all samples must have its dtype and shape. One
     dimension is a list, unless `fields` says `tensor<float32,[768]>`. The key is `__key__` if there is one, or else the
-    number of the sample.
+    number of the sample, counted from `first`.
     """
 
     kind = "iterable"
     sequential = True
     classes = None
 
-    def __init__(self, samples: Iterable[Mapping[str, object]], *, fields: Mapping[str, str] | None = None) -> None:
-        self._samples = samples
+    def __init__(
+        self, samples: Iterable[Mapping[str, object]], *, fields: Mapping[str, str] | None = None, first: int = 0
+    ) -> None:
+        self._samples, self._first_number = samples, first
         self._listings = 0
         self._first: Iterator[Mapping[str, object]] | None = None
         self._held: tuple[int, Mapping[str, object]] | None = None
@@ -80,7 +82,7 @@ class IterableSource:
         for number, sample in enumerate(samples):
             if not isinstance(sample, Mapping):
                 raise BadSource(f"sample {number} of the iterable must be a dict; got {type(sample).__name__}")
-            key = sample.get(KEY, f"{number:09d}")
+            key = sample.get(KEY, f"{self._first_number + number:09d}")
             if not isinstance(key, str) or not key:
                 raise BadSource(f"the key of sample {number} must be a non-empty str; got {key!r}")
             self._held = (number, sample)

@@ -14,7 +14,7 @@ from headrace import _core
 from headrace.loader._options import Options, check_rate
 from headrace.loader.pixels._python_decoders import DecoderThreads, decode_next
 from headrace.records import Dataset
-from headrace.records.manifest import MANIFEST, shard_name
+from headrace.records.manifest import shard_name
 from headrace.records.schema import FORMAT_CODES, FORMAT_NAMES
 from headrace.transforms import Compiled
 
@@ -135,14 +135,14 @@ class EngineSource:
         self._tensors = {field.name: field.tensor.n_bytes for field in dataset.manifest.fields if field.is_tensor}
         self._groups = {name: self._groups_of(name, compiled) for name in self._names}
         owners = dataset.parts if shards is None else ()
-        identities = [(part.path / MANIFEST, part.manifest.identity) for part in owners]
+        identities = [(part.path / part.manifest.file, part.manifest.identity) for part in owners]
         files: list[Any] = list(shards or ())
         files += [
             (str(part.path / shard_name(number)), shard.n_bytes, owner)
             for owner, part in enumerate(owners)
             for number, shard in enumerate(part.manifest.shards)
         ]
-        # The engine refuses images of other formats than `dataset.json` lists, and checks the identity of the dataset
+        # The engine refuses images of other formats than the dataset lists, and checks the identity of the dataset
         # whenever it opens a shard.
         formats = {
             FORMAT_CODES[form] for name in names for form in dataset.formats.get(name, {}) if form in FORMAT_CODES

@@ -27,7 +27,8 @@ from headrace.offload.exchange._folder import (
 from headrace.offload.exchange._liveness import ABANDONED_SECONDS, TAKEOVER_SECONDS, is_abandoned
 from headrace.offload.exchange._names import HOST_CELL, ROWS, WORKER_CELL
 from headrace.offload.worker._rank import BatchMaker, PublishedBatches, RankCells, RankGone, ServedRank
-from headrace.records import open_dataset
+from headrace.records import Manifest, open_dataset
+from headrace.records.versions import address
 from headrace.transforms import Recipe
 
 IDLE_SECONDS = 0.2
@@ -59,7 +60,11 @@ class Makers:
             if len(self._makers) >= MAX_RECIPES:
                 raise ValueError(f"an offload worker serves at most {MAX_RECIPES} recipes: start another worker")
             recipe = Recipe.from_json(json.dumps(cells.recipe))
-            self._makers[key] = BatchMaker(open_dataset(self._path), recipe, threads=self._threads, rows=rows)
+            dataset = open_dataset(self._path)
+            if dataset.fingerprint != recipe.fingerprint:  # the loader may have another version of it
+                found = Manifest.find(dataset.path, recipe.fingerprint)
+                dataset = dataset if found is None else open_dataset(address(dataset.path, found.number))
+            self._makers[key] = BatchMaker(dataset, recipe, threads=self._threads, rows=rows)
         return self._makers[key]
 
     def keep_only(self, used: Collection[BatchMaker]) -> None:

@@ -81,8 +81,8 @@ def _describe_source(dataset: Dataset, images: ImageSample, loader: Loader | Non
     counts = sum(map(Counter, dataset.formats.values()), Counter[str]())
     return ProfiledSource(
         kind="dataset" if loader is None else "loader",
-        name=str(dataset.path) if loader is None else repr(loader),
-        path=str(dataset.path),
+        name=dataset.location if loader is None else repr(loader),
+        path=dataset.location,
         build_to=new_dataset_path(dataset.path, is_dataset=True),
         samples=len(dataset),
         n_bytes=stored_bytes(dataset),

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read columns of many rows at once as arrays: what a loader needs for a batch of samples.
 
-The index is one mapped file, in which a column of a record batch is a contiguous run of numbers. The position of a
-number is the start of its run plus its row in the batch. So any rows of all columns of a rendition are read with one
-`take` over the file per width of number, whatever the number of record batches. The runs of a record batch are located
-and checked when one of its rows is first used: a damaged index cannot lead outside the file.
+An index file is mapped, and a column of a record batch is a contiguous run of numbers in it. The position of a number
+is the start of its run plus its row in the batch. So any rows of all columns of a rendition are read with one `take`
+over the file per width of number, whatever the number of record batches; a dataset that has grown has several files.
+The runs of a record batch are located and checked when one of its rows is first used: a damaged index cannot lead
+outside the file.
 """
 
 from __future__ import annotations
@@ -59,20 +60,20 @@ class Gather:
 class Runs(NamedTuple):
     """Columns of numbers of one width, with the names that the caller wants, and where they start."""
 
-    file: npt.NDArray[Any]
+    files: tuple[npt.NDArray[Any], ...]
     origins: npt.NDArray[np.int64]  # [columns, record batches], a view of those of `Places`
     columns: tuple[tuple[str, np.dtype[Any]], ...]
 
 
 class Places:
-    """Positions of the columns of numbers in `index.arrow`. Thread-safe and fork-safe."""
+    """Positions of the columns of numbers in the index files. Thread-safe and fork-safe."""
 
     def __init__(self, index: Index, manifest: Manifest) -> None:
-        self._index = index
+        self._index, self._dropped, self._changed = index, index.dropped, index.changed
         self.n_rows = manifest.samples
         self._runs: dict[tuple[str, int], tuple[Runs, ...]] = {}
-        self._n_bytes, self._address = index.content.size, index.content.address
-        self._ends = np.cumsum(np.array(manifest.index.batches, np.int64))
+        self._ends = np.cumsum(np.array(manifest.batches, np.int64))
+        self._owners = np.array([index.files.index(file) for file, _ in index.places], np.intp)
         # Sorted by width, so that the columns of a rendition with the same width are adjacent.
         numbers = [(name, NUMBERS[kind]) for name, kind in columns(manifest.fields) if kind in NUMBERS]
         self._columns = sorted(numbers, key=lambda column: column[1].itemsize)
@@ -90,16 +91,30 @@ class Places:
     def take(self, field: str, rendition: int, rows: RowNumbers) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a rendition, or that of a field of numbers, in these rows. The rows must exist."""
         runs = self._runs.get((field, rendition)) or self._open(field, rendition)
+        if self._dropped is not None:
+            rows = self._dropped.stored(rows)
         batches = self._ends.searchsorted(rows, side="right")
         if not self._all_known:
             self._find(np.unique(batches))
         taken = {}
-        for file, origins, names in runs:
+        for files, origins, names in runs:
             places = origins.take(batches, axis=1)
             places += rows
-            for (name, dtype), numbers in zip(names, file.take(places), strict=True):
+            found = files[0].take(places) if len(files) == 1 else self._take_each(files, places, batches)
+            for (name, dtype), numbers in zip(names, found, strict=True):
                 taken[name] = numbers.view(dtype)
+        if field in self._changed:
+            self._changed[field].put(rows, taken[field])
         return taken
+
+    def _take_each(self, files: tuple[npt.NDArray[Any], ...], places: RowNumbers, batches: RowNumbers) -> Any:
+        """Take the numbers of each file; return [columns, rows]."""
+        owners = self._owners[batches]
+        found = np.empty(places.shape, files[0].dtype)
+        for number in np.unique(owners):
+            mine = np.flatnonzero(owners == number)
+            found[:, mine] = files[number].take(places[:, mine])
+        return found
 
     def _open(self, field: str, rendition: int) -> tuple[Runs, ...]:
         """Group the columns by width."""
@@ -112,10 +127,11 @@ class Places:
                 if name in names and dtype.itemsize == width
             ]
             if chosen:
-                # The file as numbers of this width; `_origin` refuses a run that is not aligned to it.
-                file = np.frombuffer(self._index.content, f"u{width}", self._n_bytes // width)
+                # The files as numbers of this width; `_origin` refuses a run that is not aligned to it.
+                contents = [file.content for file in self._index.files]
+                files = tuple(np.frombuffer(content, f"u{width}", content.size // width) for content in contents)
                 origins = self._origins[chosen[0][0] : chosen[-1][0] + 1]
-                found.append(Runs(file, origins, tuple((name, dtype) for _, name, dtype in chosen)))
+                found.append(Runs(files, origins, tuple((name, dtype) for _, name, dtype in chosen)))
         if not found:
             raise KeyError(f"the dataset has no rendition {rendition} of a field {field!r}")
         self._runs[field, rendition] = tuple(found)
@@ -136,10 +152,11 @@ class Places:
     def _origin(self, batch: Any, name: str, width: int, number: int) -> int:
         column = batch.column(name)
         buffer = column.buffers()[1]
-        start = -1 if buffer is None else buffer.address - self._address + column.offset * width
-        if start < 0 or start % width or start + batch.num_rows * width > self._n_bytes:
+        file, place = self._index.places[number]
+        start = -1 if buffer is None else buffer.address - file.content.address + column.offset * width
+        if start < 0 or start % width or start + batch.num_rows * width > file.content.size:
             raise CorruptDataset(
-                f"{self._index.path}: record batch {number}: column {name!r} must be {batch.num_rows} aligned numbers "
+                f"{file.path}: record batch {place}: column {name!r} must be {batch.num_rows} aligned numbers "
                 f"in the file; run `headrace verify` for details"
             )
         return int(start) // width

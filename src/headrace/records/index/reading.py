@@ -1,80 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read `index.arrow`: opened in constant time; a record batch is read when one of its rows is first used.
+"""Read the index of a version: opened in constant time; a record batch is read when one of its rows is first used.
 
-The index is memory-mapped, so that all processes share one copy and read only what they need. Its size is checked when
-it is opened. If the file is truncated or its disk fails while it is mapped, the kernel kills the process with SIGBUS:
-replace a dataset by renaming, never by writing into its files. `verify` does not map it.
+A version has one index file, or several if it has grown, and may drop rows and change values. Callers number samples
+without the dropped rows; *stored rows* count them.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 from bisect import bisect_right
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.errors import CorruptDataset
-from headrace.files import open_file, read_at
-from headrace.records.index import ipc
+from headrace.records.arrays import to_numpy
+from headrace.records.index.arrow_file import ArrowFile
+from headrace.records.index.changes import ChangedColumn, ChangedValues, DroppedRows, read_changed, read_dropped
 from headrace.records.index.columns import Batch
 from headrace.records.index.numbers import row_bits
-from headrace.records.manifest import INDEX, Manifest
+from headrace.records.manifest import Manifest
 from headrace.records.schema import NUMBERS, arrow_schema, columns
+from headrace.records.versions import index_name
+
+Ints = npt.NDArray[np.int64]
 
 
 class Index:
-    """The rows of a dataset. Thread-safe and fork-safe.
+    """The rows of a version of a dataset. Thread-safe and fork-safe.
 
-    Nothing in the file is trusted. `ipc` checks where record batches, columns and buffers are, without reading values;
-    offsets of variable-length values are checked when a record batch is first used (`locate`, `table`).
+    Nothing in the files is trusted (`ArrowFile`); offsets of variable-length values are checked when a record batch is
+    first used (`locate`, `table`). Record batches are numbered over all files.
     """
 
     def __init__(self, folder: Path, manifest: Manifest, *, mapped: bool = True) -> None:
-        self.path = folder / INDEX
-        self._fields = manifest.fields
+        self.folder, self._manifest = folder, manifest
         self._columns = list(columns(manifest.fields))
-        self._rows = manifest.index.batches
+        self._schema = arrow_schema(manifest.fields)
+        self.files = [
+            ArrowFile(folder / index_name(file.number), file, self._columns, self._schema, mapped=mapped)
+            for file in manifest.indexes
+        ]
+        self.places = [(file, number) for file in self.files for number in range(len(file.rows))]
+        """The file of each record batch, and its number there."""
+        self._rows = manifest.batches
         self._ends = list(accumulate(self._rows))
         self._row_bits = row_bits(sum(self._rows))
         self._batches: dict[int, Batch] = {}
         self._max_batches = len(self._rows) if mapped else 1
-        self._schema = arrow_schema(manifest.fields)
         self._table: pa.Table | None = None
-        self._file = self._open(manifest.index.n_bytes, mapped)
-        try:
-            self._blocks = ipc.read_footer(self._file.view, manifest.index.n_bytes, self._columns)
-        except (ValueError, OSError) as error:
-            raise self._corrupt(str(error)) from error
-        if len(self._blocks) != len(self._rows):
-            raise self._corrupt(f"it must have {len(self._rows)} record batches; it has {len(self._blocks)}")
 
-    def _open(self, n_bytes: int, mapped: bool) -> _File:
-        try:
-            handle = open_file(self.path)
-        except FileNotFoundError:
-            raise CorruptDataset(f"{self.path} is missing; restore it or build again") from None
-        except OSError as error:
-            raise CorruptDataset(f"{self.path} cannot be opened: {error.strerror}") from error
-        file = _File(handle)
-        found = os.fstat(handle).st_size
-        if found != n_bytes or not found:
-            raise self._corrupt(f"offset {min(found, n_bytes)}: the file must have {n_bytes} bytes; it has {found}")
-        if mapped:
-            file.map(n_bytes)
-        return file
+    @cached_property
+    def dropped(self) -> DroppedRows | None:
+        """The dropped rows; None if there are none."""
+        return read_dropped(self.folder, self._manifest)
 
-    @property
-    def content(self) -> pa.Buffer:
-        """The mapped file."""
-        return self._file.content
+    @cached_property
+    def changed(self) -> dict[str, ChangedValues]:
+        """The new values of fields that were relabeled."""
+        return read_changed(self.folder, self._manifest)
 
-    def locate(self, row: int) -> tuple[Batch, int]:
-        """Return the record batch of a row and the row's position in it. The row must exist; copies are ignored."""
-        row &= self._row_bits
+    def stored_rows(self, samples: Ints) -> Ints:
+        """Return the stored rows of samples."""
+        return samples if self.dropped is None else self.dropped.stored(samples)
+
+    def locate(self, sample: int) -> tuple[Batch, int]:
+        """Return the record batch of a sample and its position there. The sample must exist; copies are ignored."""
+        sample &= self._row_bits
+        return self.locate_stored(sample if self.dropped is None else self.dropped.stored_one(sample))
+
+    def locate_stored(self, row: int) -> tuple[Batch, int]:
+        """Return the record batch of a stored row and its position there. The row must exist."""
         number = bisect_right(self._ends, row)
         batch = self._batches.get(number) or self._load(number)
         return batch, row - self._ends[number] + self._rows[number]
@@ -83,76 +81,52 @@ class Index:
         # Two threads may do this at the same time; their batches are equal and either one may be kept.
         record_batch = self.record_batch(number)
         try:
-            batch = Batch(record_batch, self._fields)
+            batch = Batch(record_batch, self._manifest.fields)
         except (ValueError, IndexError) as error:
-            raise self._corrupt(f"record batch {number}: {error}") from error
+            file, place = self.places[number]
+            raise file.corrupt(place, error) from error
+        for name, changed in self.changed.items():
+            batch.values[name] = ChangedColumn(batch.values[name], changed, self._ends[number] - self._rows[number])
         if len(self._batches) >= self._max_batches:
             self._batches.clear()
         self._batches[number] = batch
         return batch
 
     def record_batch(self, number: int, *, validate: bool = False) -> pa.RecordBatch:
-        """Return a record batch over the file. With `validate`, its values are safe to pass to Arrow."""
-        block = self._blocks[number]
-        try:
-            nodes = ipc.read_batch(self._file.view, block, self._columns, self._rows[number])
-            body = self._file.buffer(block.offset + block.head_bytes, block.body_bytes)
-            arrays = [_array(node, field.type, body) for node, field in zip(nodes, self._schema, strict=True)]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-            batch.validate(full=validate)
-        except (pa.ArrowException, ValueError, OSError) as error:
-            raise self._corrupt(f"record batch {number}: {error}") from error
-        return batch
+        """Return stored rows over the file. With `validate`, the values are safe to pass to Arrow."""
+        file, place = self.places[number]
+        return file.record_batch(place, validate=validate)
 
     def table(self) -> pa.Table:
-        """Return the index as a table over the mapped file. All of it is checked the first time."""
+        """Return the samples as a table over the mapped files. All of it is checked the first time."""
         if self._table is None:
-            batches = [self.record_batch(number, validate=True) for number in range(len(self._rows))]
-            self._table = pa.Table.from_batches(batches, schema=self._schema)
+            self._table = self.samples_between(0, sum(self._rows))
         return self._table
 
-    def column(self, name: str) -> pa.ChunkedArray:
+    def samples_between(self, start: int, stop: int) -> pa.Table:
+        """Return the samples in stored rows [start, stop) as a table, with their new values. They are checked."""
+        batches = []
+        for number, (end, rows) in enumerate(zip(self._ends, self._rows, strict=True)):
+            if start < end and end - rows < stop:
+                first = max(0, start - end + rows)
+                batches.append(
+                    self.record_batch(number, validate=True).slice(first, min(stop, end) - end + rows - first)
+                )
+        table = pa.Table.from_batches(batches, schema=self._schema)
+        for name, changed in self.changed.items():
+            at = table.schema.get_field_index(name)
+            column = changed.in_column(table.column(at), self._columns[at][1], start)
+            table = table.set_column(at, self._schema.field(at), column)
+        return table if self.dropped is None else self.dropped.removed_from_table(table, start)
+
+    def column(self, name: str) -> npt.NDArray[np.generic]:
         """Return a column of numbers. Its values need no check, because every bit pattern is a number."""
         numbers = [column for column, kind in self._columns if kind in NUMBERS]
         if name not in numbers:
             raise KeyError(f"{name!r} is not a column of numbers; those are {', '.join(numbers) or 'none'}")
         chunks = [self.record_batch(number).column(name) for number in range(len(self._rows))]
-        return pa.chunked_array(chunks, self._schema.field(name).type)
-
-    def _corrupt(self, what: str) -> CorruptDataset:
-        return CorruptDataset(f"{self.path}: {what}; restore it or build again")
-
-
-def _array(node: ipc.Node, kind: pa.DataType, body: pa.Buffer) -> pa.Array:
-    buffers = [None, *(body.slice(*extent) for extent in node.buffers)]
-    children = [] if node.child is None else [_array(node.child, kind.value_type, body)]
-    return pa.Array.from_buffers(kind, node.length, buffers, null_count=0, children=children)
-
-
-class _File:
-    """An open file: its bytes are read when they are asked for, or mapped."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self.content: Any = None
-        """The mapped file."""
-
-    def __del__(self) -> None:
-        if self.content is None:
-            os.close(self._handle)
-
-    def map(self, n_bytes: int) -> None:
-        self.content = pa.py_buffer(mmap.mmap(self._handle, n_bytes, access=mmap.ACCESS_READ))
-        os.close(self._handle)
-
-    def buffer(self, offset: int, n_bytes: int) -> pa.Buffer:
-        if self.content is not None:
-            return self.content.slice(offset, n_bytes)
-        memory = bytearray(n_bytes)
-        got = read_at(self._handle, offset, memory)
-        if got < n_bytes:
-            raise OSError(f"the file was truncated at offset {offset + got} while it was read")
-        return pa.py_buffer(memory)
-
-    def view(self, offset: int, n_bytes: int) -> memoryview:
-        return memoryview(self.buffer(offset, n_bytes)).cast("B")
+        values = to_numpy(pa.chunked_array(chunks, self._schema.field(name).type))
+        if name in self.changed:
+            values = values.copy()
+            values[self.changed[name].rows] = self.changed[name].values
+        return values if self.dropped is None else self.dropped.removed_from(values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write `index.arrow` from the rows of the shards, one shard at a time, in bounded memory (spec/dataset.md §4)."""
+"""Write index files from the rows of the shards, one shard at a time, in bounded memory (spec/dataset.md §4)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ MAX_VALUE_BYTES = 32 << 20
 
 
 def write_index(path: Path, fields: tuple[Field, ...], tables: Iterable[pa.Table]) -> IndexFile:
-    """Write the index and compute its checksums. Tables have the schema of the index and are consumed one by one."""
-    schema = arrow_schema(fields)
+    """Write an index file and compute its checksums. Tables have the index's schema and are consumed one by one."""
+    return write_table_file(path, arrow_schema(fields), tables)
+
+
+def write_table_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> IndexFile:
+    """Write an Arrow file as spec/dataset.md §4 says: an index file or a change file."""
     rows: list[int] = []
     with pa.OSFile(str(path), "wb") as stream, pa.ipc.new_file(stream, schema) as writer:
         for batch in _record_batches(schema, tables):
