@@ -18,8 +18,8 @@ from tests.records.lies import rewrite_index
 
 import headrace
 from headrace.errors import CorruptDataset, HeadraceError, UnsupportedDataset
-from headrace.records.arrays import make_array
 from headrace.records.index import writing
+from headrace.records.index.arrays import make_array
 from headrace.records.index.columns import Batch
 from headrace.records.schema import arrow_schema, make_fields
 

@@ -18,9 +18,9 @@ from headrace.errors import HeadraceError
 from headrace.records import Dataset
 from headrace.records.index.writing import write_index
 from headrace.records.keypoints import Keypoints
-from headrace.records.layout import StoredCounts
 from headrace.records.manifest import MAX_SKIPPED, Manifest
 from headrace.records.schema import Field
+from headrace.records.shards.layout import StoredCounts
 from headrace.records.versions import INDEX, MANIFEST
 from headrace.sources import Source
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from headrace.building._convert import BadSample, StoredSample, convert
 from headrace.building._options import Conversion
-from headrace.records.arrays import make_array
-from headrace.records.layout import aligned
+from headrace.records.index.arrays import make_array
 from headrace.records.schema import MAX_KEY_BYTES, arrow_schema
 from headrace.records.schema import columns as schema_columns
+from headrace.records.shards.layout import aligned
 from headrace.sources import Item
 
 if TYPE_CHECKING:

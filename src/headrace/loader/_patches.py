@@ -24,7 +24,7 @@ from headrace.loader._options import Options, at_least
 from headrace.loader.pixels._engine import EngineSource, take_pixels
 from headrace.loader.sampling._joined import Joined
 from headrace.records import Dataset, EpochCounter, open_dataset
-from headrace.records.arrays import from_numpy, to_numpy
+from headrace.records.index.arrays import from_numpy, to_numpy
 from headrace.records.index.numbers import COPY_BITS, MAX_COPIES
 from headrace.records.sample import Place, SampleMaker
 from headrace.transforms import Patch, listed

@@ -22,7 +22,7 @@ from headrace.records import schema
 from headrace.records._shared import EpochCounter
 from headrace.records._verify import VerifyReport, verify
 from headrace.records._views import Rows, named_rows, select_rows, split_rows
-from headrace.records.arrays import from_numpy
+from headrace.records.index.arrays import from_numpy
 from headrace.records.index.gather import Gather
 from headrace.records.index.opened import DatasetFiles
 from headrace.records.keypoints import Keypoints

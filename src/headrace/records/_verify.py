@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import CorruptDataset, UnsupportedDataset
-from headrace.records.arrays import to_numpy
 from headrace.records.checksum import sum_blocks
+from headrace.records.index.arrays import to_numpy
 from headrace.records.index.columns import Batch
 from headrace.records.index.reading import Index
-from headrace.records.layout import Damage, Extents, StoredCounts, check_shard, shard_extents
 from headrace.records.manifest import IndexFile, Manifest, shard_name
 from headrace.records.schema import DTYPE_NAMES, FORMAT_NAMES, MAX_CHANNELS, MAX_SIDE
+from headrace.records.shards.layout import Damage, Extents, StoredCounts, check_shard, shard_extents
 from headrace.records.versions import (
     FIRST,
     change_name,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.records._shared import SharedBytes
-from headrace.records.arrays import to_numpy
+from headrace.records.index.arrays import to_numpy
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

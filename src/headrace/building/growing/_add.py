@@ -21,9 +21,9 @@ from headrace.building.growing._source import AddedSource, check_new, find_keys,
 from headrace.errors import BuildError
 from headrace.records import Dataset
 from headrace.records.index.reading import Index
-from headrace.records.layout import StoredCounts
 from headrace.records.manifest import MAX_SKIPPED, Manifest
 from headrace.records.schema import Field
+from headrace.records.shards.layout import StoredCounts
 from headrace.sources import IterableSource, Source
 
 Existing = Literal["raise", "skip"]

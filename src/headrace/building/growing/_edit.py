@@ -18,7 +18,7 @@ from headrace.building.growing._publish import VersionReport, finish_version
 from headrace.building.growing._source import MAX_NAMED, find_keys
 from headrace.errors import BuildError
 from headrace.records import Dataset
-from headrace.records.arrays import make_array
+from headrace.records.index.arrays import make_array
 from headrace.records.index.changes import change_columns, change_schema
 from headrace.records.index.reading import Index
 from headrace.records.index.writing import write_table_file

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from headrace.errors import BuildError, CorruptDataset
 from headrace.records import Dataset
-from headrace.records.arrays import from_numpy, to_numpy
 from headrace.records.checksum import crc32c
+from headrace.records.index.arrays import from_numpy, to_numpy
 from headrace.records.index.reading import Index
-from headrace.records.layout import aligned
 from headrace.records.manifest import Shard, shard_name
 from headrace.records.schema import Field
-from headrace.records.shards import ShardFiles
+from headrace.records.shards.layout import aligned
+from headrace.records.shards.local import ShardFiles
 
 
 @dataclass(frozen=True, slots=True)

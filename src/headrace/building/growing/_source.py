@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import BuildError
-from headrace.records.arrays import from_numpy, make_array
+from headrace.records.index.arrays import from_numpy, make_array
 from headrace.records.index.reading import Index
 from headrace.records.schema import Field
 from headrace.sources import Item, Source

@@ -19,7 +19,7 @@ from headrace.loader.batch._stats import Clock, Figures
 from headrace.records import Dataset
 from headrace.records.manifest import shard_name
 from headrace.records.schema import DTYPE_CODES, DTYPE_NAMES, FORMAT_NAMES
-from headrace.records.shards import ShardFiles
+from headrace.records.shards.local import ShardFiles
 from headrace.storage import Handle, Pace
 
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from headrace.loader.order._classes import ClassOrder, Members, RepeatedOrder, S
 from headrace.loader.sampling._positions import UnitSampler
 from headrace.loader.sampling._protocol import OpenSampler, check_copies, column_digest
 from headrace.records import Dataset
-from headrace.records.arrays import to_numpy
+from headrace.records.index.arrays import to_numpy
 from headrace.records.index.numbers import MAX_COPIES
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import CorruptDataset
-from headrace.records.arrays import from_numpy, make_array, to_numpy
 from headrace.records.checksum import sum_blocks
+from headrace.records.index.arrays import from_numpy, make_array, to_numpy
 from headrace.records.index.arrow_file import ArrowFile
 from headrace.records.manifest import IndexFile, Manifest
 from headrace.records.schema import NUMBERS, Field, arrow_type

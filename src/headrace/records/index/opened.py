@@ -10,8 +10,8 @@ from typing import Any
 from headrace.records.index.gather import Places
 from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest
-from headrace.records.remote import RemoteDataset, RemoteShards
-from headrace.records.shards import ShardFiles
+from headrace.records.shards.local import ShardFiles
+from headrace.records.shards.remote import RemoteDataset, RemoteShards
 from headrace.records.versions import split_address
 from headrace.storage import Objects, is_url
 

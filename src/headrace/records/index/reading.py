@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.records.arrays import to_numpy
+from headrace.records.index.arrays import to_numpy
 from headrace.records.index.arrow_file import ArrowFile
 from headrace.records.index.changes import ChangedColumn, ChangedValues, DroppedRows, read_changed, read_dropped
 from headrace.records.index.columns import Batch

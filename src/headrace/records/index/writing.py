@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.records.arrays import to_numpy
 from headrace.records.checksum import sum_blocks
+from headrace.records.index.arrays import to_numpy
 from headrace.records.manifest import BLOCK_BYTES, IndexFile
 from headrace.records.schema import MAX_ROWS, Field, arrow_schema
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.records.arrays import to_numpy
 from headrace.records.checksum import SummingReader, crc32c
+from headrace.records.index.arrays import to_numpy
 from headrace.records.index.reading import Index
 from headrace.records.manifest import Manifest, Shard
 from headrace.records.schema import FORMAT_NAMES, Field
