@@ -422,7 +422,7 @@ void register_loading(nb::module_& module) {
       .def("submit", &submit, arg("fields"), arg("samples"), nb::kw_only(), arg("seed"), arg("epoch"),
            arg("boxes").none() = nb::none(),
            nb::sig("def submit(self, fields: collections.abc.Sequence[tuple[collections.abc.Sequence[tuple[Transform, "
-                    "int]] | int, typing.Any]], "
+                   "int]] | int, typing.Any]], "
                    "samples: object, *, seed: int, epoch: int, "
                    "boxes: tuple[object, object] | None = None) -> Batch"))
       .def(

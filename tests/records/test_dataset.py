@@ -13,8 +13,8 @@ from tests.records.samples import CLASSES, FIELDS, assert_same, make_sample, wri
 
 import headrace
 from headrace.errors import CorruptDataset, CorruptImage, ImageTooLarge
-from headrace.records import shards
 from headrace.records._extract import safe_name
+from headrace.records.shards import local as shards
 
 
 def test_samples_come_back_as_they_were_written(ds):
