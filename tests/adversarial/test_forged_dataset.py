@@ -18,9 +18,10 @@ from tests.records.samples import write
 
 import headrace
 from headrace.errors import CorruptDataset, HeadraceError
-from headrace.records import Manifest, checksum, layout, verify
+from headrace.records import Manifest, checksum, verify
 from headrace.records.index import ipc
 from headrace.records.index.reading import Index
+from headrace.records.shards import layout
 
 FORGERIES = 400
 

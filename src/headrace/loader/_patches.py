@@ -24,7 +24,7 @@ from headrace.loader._options import Options, at_least
 from headrace.loader.pixels._engine import EngineSource, take_pixels
 from headrace.loader.sampling._joined import Joined
 from headrace.records import Dataset, EpochCounter, open_dataset
-from headrace.records.index.arrays import from_numpy, to_numpy
+from headrace.records.index.arrays import from_numpy
 from headrace.records.index.numbers import COPY_BITS, MAX_COPIES
 from headrace.records.sample import Place, SampleMaker
 from headrace.transforms import Patch, listed
@@ -172,7 +172,7 @@ class Patches(Dataset):
 
     def column(self, name: str) -> npt.NDArray[Any]:
         images, _ = self._numbers.places(np.arange(len(self)))
-        return to_numpy(self._files.index.column(name))[self._numbers.rows[images]]
+        return self._files.index.column(name)[self._numbers.rows[images]]
 
     @property
     def table(self) -> pa.Table:

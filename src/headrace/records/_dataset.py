@@ -200,12 +200,12 @@ class Dataset:
     @property
     def keypoints(self) -> Mapping[str, Keypoints]:
         """What the keypoints of fields are called and how they are connected, as far as the source knew it."""
-        return MappingProxyType(dict(self._files.manifest.keypoints))
+        return MappingProxyType(dict(self.manifest.keypoints))
 
     @cached_property
     def flip_pairs(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
         """For each field of keypoints with names: the left and right ones, which a mirrored image exchanges."""
-        return {name: each.flip_pairs for name, each in self._files.manifest.keypoints.items()}
+        return {name: each.flip_pairs for name, each in self.manifest.keypoints.items()}
 
     @property
     def fingerprint(self) -> str:

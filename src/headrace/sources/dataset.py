@@ -61,7 +61,7 @@ class DatasetSource:
         self._pixels = {field.name: field.type for field in fields if field.is_pixels}
         self._tensors = {field.name: field.tensor.n_bytes for field in fields if field.is_tensor}
         self.path, self.classes = self._dataset.path, self._dataset.classes
-        self.keypoints = self._dataset.keypoints
+        self.keypoints = dict(self._dataset.keypoints)
         self.fields = {field.name: field.declared for field in fields}
 
     def items(self) -> Iterator[Item]:

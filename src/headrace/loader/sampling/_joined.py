@@ -18,6 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.records import Dataset
 from headrace.records.index.gather import Gather, RowNumbers
 from headrace.records.index.numbers import COPY_BITS
+from headrace.records.keypoints import Keypoints
 from headrace.records.manifest import IndexFile, Manifest
 from headrace.records.schema import Field
 
@@ -37,6 +38,7 @@ class Joined(Dataset):
         first = self._parts[0]
         self.location, self.storage_options = first.location, None
         self.seed, self.color, self.transform, self.max_pixels = first.seed, first.color, None, first.max_pixels
+        self.box_filter, self.version = first.box_filter, first.version
         self._compiled, self._rows = None, None
         self._manifest = _joined_manifest(self._parts, fields, same_classes=same_classes)
         self._ends = np.cumsum([len(part) for part in self._parts])
@@ -258,7 +260,21 @@ def _joined_manifest(parts: Sequence[Dataset], names: Iterable[str] | None, *, s
     samples = sum(manifest.samples for manifest in manifests)
     shards = tuple(shard for manifest in manifests for shard in manifest.shards)
     index = IndexFile(n_bytes=0, batches=(samples,), checksums="")
-    return Manifest(fields, index, shards, formats, classes=manifests[0].classes if same_classes else None)
+    classes = manifests[0].classes if same_classes else None
+    return Manifest(fields, index, shards, formats, classes=classes, keypoints=_common_keypoints(parts, fields))
+
+
+def _common_keypoints(parts: Sequence[Dataset], fields: Sequence[Field]) -> dict[str, Keypoints]:
+    """Return what keypoints are called, which must not differ: flips exchange left and right ones by it."""
+    names = [field.name for field in fields]
+    first = {name: each for name, each in parts[0].keypoints.items() if name in names}
+    for part in parts[1:]:
+        if {name: each for name, each in part.keypoints.items() if name in names} != first:
+            raise ValueError(
+                f"all parts must have the same names and connections of keypoints; those of {part.path} and "
+                f"{parts[0].path} differ: build them alike, or choose other fields with fields=[…]"
+            )
+    return first
 
 
 def _some(classes: tuple[str, ...] | None) -> str:
