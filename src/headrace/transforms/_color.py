@@ -15,9 +15,9 @@ from headrace.transforms._base import Operation, Transform
 class ColorJitter(Transform):
     """Change brightness, contrast, saturation and hue by random amounts, in a random order.
 
-    Each argument is a range `(min, max)` or a number. `brightness=0.4` means factors in `(0.6, 1.4)`, never below 0.
-    `hue=0.1` means a shift in `(-0.1, 0.1)` of the color circle; the limit is 0.5. 0 skips that step. Saturation and
-    hue do not change images with one channel.
+    As torchvision's `ColorJitter`. Each argument is a range `(min, max)` or a number. `brightness=0.4` means factors in
+    `(0.6, 1.4)`, never below 0. `hue=0.1` means a shift in `(-0.1, 0.1)` of the color circle; the limit is 0.5. 0
+    skips that step. Saturation and hue do not change images with one channel.
     """
 
     brightness: float | Sequence[float] = 0
@@ -58,6 +58,8 @@ def _turns(name: str, value: Any) -> tuple[float, float]:
 class Grayscale(Transform):
     """Convert an image with three channels to grayscale, with probability `p`.
 
+    As torchvision's `Grayscale`, and `RandomGrayscale` if `p` is below 1.
+
     Args:
         channels: Channels of the output: 1, or 3 equal ones. The default is 1, or 3 if `p` is below 1, so that all
             samples have the same shape.
@@ -87,8 +89,9 @@ class Grayscale(Transform):
 class Normalize(Transform):
     """Subtract `mean` and divide by `std`, both on the 0–1 scale. The result is a float.
 
-    Give one number for all channels or one per channel. The 0–1 scale divides uint8 values by 255 and uint16 values by
-    65535, so the same mean and std work for both. `Normalize` must be the last declarative transform.
+    As torchvision's `Normalize` after `ToDtype(float32, scale=True)`. Give one number for all channels or one
+    per channel. The 0–1 scale divides uint8 values by 255 and uint16 values by 65535, so the same mean and std work for
+    both. `Normalize` must be the last declarative transform.
     """
 
     mean: float | Sequence[float]

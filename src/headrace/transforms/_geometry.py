@@ -15,6 +15,8 @@ from headrace.transforms._base import INTERPOLATIONS, PADDING_MODES, Operation, 
 class Resize(Transform):
     """Resize to `(height, width)`, or so that the shorter side becomes `size` and the aspect ratio stays.
 
+    As torchvision's `Resize`; "area" is Pillow's `BOX`.
+
     Args:
         size: Length of the shorter side, or exactly `(height, width)`.
         interpolation: "bilinear", "bicubic", "area" or "nearest". Masks always use "nearest".
@@ -48,7 +50,10 @@ class Resize(Transform):
 
 @dataclass(frozen=True)
 class CenterCrop(Transform):
-    """Crop the center to `size`, a number or `(height, width)`. Smaller images are padded with zeros."""
+    """Crop the center to `size`, a number or `(height, width)`. As torchvision's `CenterCrop`.
+
+    Smaller images are padded with zeros.
+    """
 
     size: int | Sequence[int]
 
@@ -63,7 +68,7 @@ class CenterCrop(Transform):
 
 @dataclass(frozen=True)
 class RandomCrop(Transform):
-    """Crop to `size` at a random position.
+    """Crop to `size` at a random position. As torchvision's `RandomCrop`, which has no `mask_fill`.
 
     Args:
         size: A number or `(height, width)`. A smaller image is an error unless padding is allowed.
@@ -108,7 +113,7 @@ class RandomCrop(Transform):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
-    """Crop a random area with a random aspect ratio and resize it to `size`.
+    """Crop a random area with a random aspect ratio and resize it. As torchvision's `RandomResizedCrop`.
 
     The crop comes first. Pixels outside it do not influence the result, and formats with tiles do not decode them.
 
@@ -149,7 +154,7 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class HorizontalFlip(Transform):
-    """Flip left and right with probability `p`.
+    """Flip left and right with probability `p`. As torchvision's `RandomHorizontalFlip`, which has no `flip_pairs`.
 
     Args:
         p: Probability of a flip.
@@ -176,7 +181,7 @@ class HorizontalFlip(Transform):
 
 @dataclass(frozen=True)
 class VerticalFlip(Transform):
-    """Flip top and bottom with probability `p`.
+    """Flip top and bottom with probability `p`. As torchvision's `RandomVerticalFlip`, which has no `flip_pairs`.
 
     Args:
         p: Probability of a flip.
@@ -203,7 +208,7 @@ class VerticalFlip(Transform):
 
 @dataclass(frozen=True)
 class Pad(Transform):
-    """Add a border around the image.
+    """Add a border around the image. As torchvision's `Pad`, which has no `mask_fill`.
 
     Args:
         padding: Border width: a number, `(left and right, top and bottom)` or `(left, top, right, bottom)`.
