@@ -49,7 +49,7 @@ def dicom(path: Path, array: np.ndarray, frames: int | None = None, **tags: Any)
 
 
 def nifti_head(shape: tuple[int, ...], code: int, bits: int, offset: float = 352, **parts: Any) -> bytes:
-    """A header of NIfTI-1 that says what it is told."""
+    """A NIfTI-1 header with given contents."""
     head = bytearray(348)
     struct.pack_into("<i", head, 0, parts.get("size", 348))
     struct.pack_into("<8h", head, 40, parts.get("axes", len(shape)), *shape, *(1,) * (7 - len(shape)))

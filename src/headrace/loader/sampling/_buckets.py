@@ -126,7 +126,7 @@ class OpenBuckets(OpenSampler):
         starts, stride, done = self._parsed(request.progress)
         if stride == request.batch_size * request.world_size and request.progress["drop_last"] == request.drop_last:
             return BucketSamples(self, request, starts, done)
-        # With other batches the rest of each bucket is divided anew.
+        # With other batches the rest of each bucket is divided again.
         earlier = EpochRequest(
             epoch=request.epoch, seed=request.seed, batch_size=stride, drop_last=bool(request.progress["drop_last"])
         )
