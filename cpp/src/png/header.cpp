@@ -81,6 +81,21 @@ Status parse_other(const PngChunk& chunk, std::size_t offset, bool before_data, 
   return {};
 }
 
+// libdeflate chooses the code for this processor in the first call of each function, and stores the choice without
+// synchronization. Here one thread makes the choices for all that decode PNGs, before any of them inflates.
+bool choose_code() noexcept {
+  constexpr std::array<std::uint8_t, 2> empty = {0x03, 0x00};  // a stream without bytes
+  std::uint8_t out;
+  std::size_t n_read, n_written;
+  if (libdeflate_decompressor* decompressor = libdeflate_alloc_decompressor()) {
+    libdeflate_deflate_decompress_ex(decompressor, empty.data(), empty.size(), &out, 1, &n_read, &n_written);
+    libdeflate_free_decompressor(decompressor);
+  }
+  libdeflate_adler32(1, empty.data(), empty.size());
+  libdeflate_crc32(0, empty.data(), empty.size());
+  return true;
+}
+
 }  // namespace
 
 Status read_png_chunk(Bytes file, std::size_t offset, PngCheck check, PngChunk& chunk) noexcept {
@@ -94,6 +109,7 @@ Status read_png_chunk(Bytes file, std::size_t offset, PngCheck check, PngChunk& 
   chunk.contents = file.subspan(offset + 8, n);
   const bool is_data = chunk.name == kIdat;
   if (is_data && check == PngCheck::all_but_data) return {};
+  [[maybe_unused]] static const bool chosen = choose_code();
   if (libdeflate_crc32(0, head + 4, n + 4) != big_endian(head + 8 + n))
     return corrupt(offset, is_data ? "the checksum of an IDAT chunk does not match its contents"
                                    : "the checksum of a PNG chunk does not match its contents");
